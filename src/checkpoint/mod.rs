@@ -1,0 +1,1 @@
+//! Checkpoints: layouts, integrity tests, the scan over object storage.

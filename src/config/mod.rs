@@ -1,0 +1,1 @@
+//! Daemon file and job files: loading with line and column, validation.

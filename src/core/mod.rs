@@ -1,0 +1,1 @@
+//! The pure core: what a job is, and what happens next to it.

@@ -1,0 +1,1 @@
+//! The demo: its script and its small trainer.

@@ -1,0 +1,1 @@
+//! The PAI-DLC stand-in on loopback.

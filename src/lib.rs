@@ -1,0 +1,16 @@
+//! spotkeeper: a supervisor for preemptible training jobs on Alibaba Cloud PAI-DLC.
+//!
+//! ARCHITECTURE.md shows the rooms and who may import whom; `tests/layers.rs` enforces it.
+
+pub mod checkpoint;
+pub mod config;
+pub mod core;
+#[cfg(feature = "emulator")]
+pub mod demo;
+pub mod dlc;
+#[cfg(feature = "emulator")]
+pub mod emulator;
+pub mod model;
+pub mod openapi;
+pub mod service;
+pub mod store;

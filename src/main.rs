@@ -1,0 +1,3 @@
+//! Wiring only.
+
+fn main() {}

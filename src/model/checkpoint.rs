@@ -1,0 +1,219 @@
+//! What a look into the bucket found.
+
+use super::time::WallTime;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// How a place is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Scheme {
+    /// `file://`: a folder of this machine.
+    File,
+    /// `s3://`: a bucket behind an S3 endpoint.
+    S3,
+    /// `oss://`: a bucket of Alibaba Cloud OSS, reached through its S3 endpoint.
+    Oss,
+}
+
+/// A key prefix of a bucket (or a folder), without any spelling of the endpoint. Two jobs whose
+/// locations are equal or nested may never write at one time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Location {
+    /// How it is reached.
+    pub scheme: Scheme,
+    /// The bucket; empty for folders.
+    pub bucket: String,
+    /// Key prefix without slash at either end; for folders the absolute path less its first slash.
+    pub prefix: String,
+}
+
+impl Location {
+    /// Whether two locations are equal or one lies inside the other. `oss://` and `s3://` name the
+    /// same buckets.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let kind = |l: &Self| l.scheme == Scheme::File;
+        if kind(self) != kind(other) || self.bucket != other.bucket {
+            return false;
+        }
+        let holds = |outer: &str, inner: &str| {
+            outer.is_empty()
+                || inner.strip_prefix(outer).is_some_and(|r| r.is_empty() || r.starts_with('/'))
+        };
+        holds(&self.prefix, &other.prefix) || holds(&other.prefix, &self.prefix)
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.scheme {
+            Scheme::File => write!(f, "file:///{}", self.prefix),
+            Scheme::S3 => write!(f, "s3://{}/{}", self.bucket, self.prefix),
+            Scheme::Oss => write!(f, "oss://{}/{}", self.bucket, self.prefix),
+        }
+    }
+}
+
+/// What is known of a checkpoint from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wholeness {
+    /// Every part is there and every test passed.
+    Whole,
+    /// A part is missing, empty, cut, or still being written.
+    Torn,
+    /// Weights without optimizer state: not a point to go on from.
+    WeightsOnly,
+    /// It is there but may not or cannot be read (archived, no permission, damaged beyond a look).
+    Unreadable,
+    /// Older than the chosen one: not looked at.
+    NotChecked,
+    /// Cannot be told from outside.
+    Unknown,
+}
+
+impl Wholeness {
+    /// The word in JSON and tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Torn => "torn",
+            Self::WeightsOnly => "weights_only",
+            Self::Unreadable => "unreadable",
+            Self::NotChecked => "not_checked",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Where a checkpoint stands in its format's own order: (epoch or 0, step or save counter).
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+pub struct Position {
+    /// Epoch where the step starts anew in each one; else 0.
+    pub epoch: u64,
+    /// Step, or whatever number the format counts with.
+    pub step: u64,
+}
+
+/// One checkpoint that a look came across.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Path relative to the location; `.` is the location itself.
+    pub path: String,
+    /// Step where the name or the files say one.
+    pub step: Option<u64>,
+    /// Epoch where the format orders by it.
+    pub epoch: Option<u64>,
+    /// Place in the format's order.
+    pub position: Position,
+    /// What the tests said.
+    pub wholeness: Wholeness,
+    /// Why, in words.
+    pub why: String,
+    /// Bytes of its objects, as far as they were listed.
+    pub size: u64,
+    /// Last-modified time of its newest object, as far as they were listed.
+    pub newest_object: Option<WallTime>,
+}
+
+/// How the trainer is brought to load exactly the chosen checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Pin {
+    /// The trainer's own choice is the chosen one: the plain resume is right.
+    OwnChoice,
+    /// Its own choice would differ: the argument names step or path.
+    Argument,
+    /// No argument helps: the tracker object has to be rewritten first.
+    TrackerRewrite,
+}
+
+/// The checkpoint to go on from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResumePoint {
+    /// Path relative to the location; `.` is the location itself.
+    pub path: String,
+    /// Folder that holds it, relative to the location; `.` is the location itself.
+    pub root: String,
+    /// Step, where known.
+    pub step: Option<u64>,
+    /// Epoch, where the format orders by it.
+    pub epoch: Option<u64>,
+    /// Place in the format's order.
+    pub position: Position,
+    /// The format that recognised it, e.g. `easyckpt-megatron`.
+    pub format: String,
+    /// The format's own resume argument as a template with `{path}`, `{root}`, `{step}`, `{name}`.
+    pub argument: String,
+    /// Whether that argument has to name the checkpoint.
+    pub pin: Pin,
+}
+
+/// An incomplete checkpoint that is newer than the chosen one and may still be uploading.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unfinished {
+    /// Its path.
+    pub path: String,
+    /// Its step, where known.
+    pub step: Option<u64>,
+    /// Age of its youngest object at the time of the look.
+    pub youngest_age: Duration,
+    /// Changes whenever a key, size or time under the path changes.
+    pub fingerprint: u64,
+}
+
+/// A complete look. "None found" is a look; "could not look" is not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Findings {
+    /// The format by which the names were read; `None` when nothing has a known shape.
+    pub format: Option<String>,
+    /// The newest whole checkpoint.
+    pub chosen: Option<ResumePoint>,
+    /// Roots of several runs or formats between which a person has to decide. Nothing is chosen.
+    pub ambiguous: Vec<String>,
+    /// Newest first, at most [`CANDIDATES_LIMIT`].
+    pub candidates: Vec<Candidate>,
+    /// The newest one, if it is incomplete.
+    pub unfinished: Option<Unfinished>,
+    /// Keys that no checkpoint can be under (`//`, `..`, control characters): passed over.
+    pub odd_keys: u64,
+}
+
+/// Candidates that a look keeps.
+pub const CANDIDATES_LIMIT: usize = 50;
+
+/// What came of looking.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Look {
+    /// A complete look.
+    Done(Findings),
+    /// No answer, no permission, no such folder, deadline passed. Never a reason to start at zero.
+    CouldNotLook {
+        /// What went wrong, for people.
+        why: String,
+        /// Whether only a person can mend it.
+        needs_person: bool,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(scheme: Scheme, bucket: &str, prefix: &str) -> Location {
+        Location { scheme, bucket: bucket.into(), prefix: prefix.into() }
+    }
+
+    #[test]
+    fn equal_and_nested_prefixes_overlap_and_neighbours_do_not() {
+        let a = at(Scheme::Oss, "b", "team/run42");
+        assert!(a.overlaps(&at(Scheme::S3, "b", "team/run42")));
+        assert!(a.overlaps(&at(Scheme::Oss, "b", "team")));
+        assert!(a.overlaps(&at(Scheme::Oss, "b", "team/run42/x")));
+        assert!(a.overlaps(&at(Scheme::Oss, "b", "")));
+        assert!(!a.overlaps(&at(Scheme::Oss, "b", "team/run421")));
+        assert!(!a.overlaps(&at(Scheme::Oss, "c", "team/run42")));
+        assert!(!a.overlaps(&at(Scheme::File, "b", "team/run42")));
+    }
+}

@@ -1,0 +1,13 @@
+//! Values that every room shares: ids, times, money, specs, what the cloud and the bucket show.
+//!
+//! Nothing here reads a clock, a file or a socket, and nothing here decides anything. The room
+//! imports no other room.
+
+pub mod checkpoint;
+pub mod cloud;
+pub mod error;
+pub mod ids;
+pub mod money;
+pub mod secret;
+pub mod spec;
+pub mod time;

@@ -1,0 +1,1 @@
+//! Alibaba Cloud's gateway: ACS3 signature, credentials, errors by code. Knows no product.

@@ -1,0 +1,28 @@
+//! Named points at which a test kills this process, as `kill -9` would.
+//!
+//! `SPOTKEEPER_CRASH_AT=NAME:N` ends the process the N-th time the point NAME is passed. Builds
+//! without debug assertions (releases) have no crash points.
+
+/// Passes the crash point `name`.
+#[cfg(debug_assertions)]
+pub fn point(name: &str) {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static WANTED: OnceLock<Option<(String, AtomicU32)>> = OnceLock::new();
+    let wanted = WANTED.get_or_init(|| {
+        let text = std::env::var("SPOTKEEPER_CRASH_AT").ok()?;
+        let (name, count) = text.split_once(':').unwrap_or((&text, "1"));
+        Some((name.to_owned(), AtomicU32::new(count.parse().ok()?)))
+    });
+    if let Some((at, left)) = wanted
+        && at == name
+        && left.fetch_sub(1, Ordering::SeqCst) == 1
+    {
+        let _ =
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    }
+}
+
+/// Passes the crash point `name`.
+#[cfg(not(debug_assertions))]
+pub fn point(_name: &str) {}

@@ -1,0 +1,4 @@
+//! The process and its host: clocks, signals, logging, crash points.
+
+pub mod clock;
+pub mod crash;

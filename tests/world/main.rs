@@ -1,0 +1,1 @@
+//! Tests that need no process of their own: the core, the store, the client, the bucket.
