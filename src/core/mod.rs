@@ -1,1 +1,26 @@
 //! The pure core: what a job is, and what happens next to it.
+//!
+//! [`step::step`] takes a job, what is given (clocks, spec, gate, fresh ids) and one input, and
+//! answers with the next job, the events that tell it, the effects to start and the time to look
+//! again. It reads no clock, draws no random number, does no IO and iterates no hash map.
+//!
+//! What always holds:
+//! - The only way to a `CreateJob` is an [`job::Attempt`] in state `Intended` that [`submit::may_submit`]
+//!   let through; the caller commits it before anything is sent.
+//! - An attempt leaves [`job::Job::open`] only when it was seen ended or is proved never created.
+//! - A job that can go on always has a next input to wait for: an open attempt, an effect under
+//!   way, or a time in `wake_at`.
+//!
+//! What it must not do: believe that a stop that was asked for is an end, that an answer that did
+//! not come means "no", or that a word it does not know means anything.
+
+pub mod event;
+pub mod identity;
+pub mod job;
+pub mod phase;
+pub mod retry;
+pub mod scan;
+pub mod seen;
+pub mod step;
+pub mod submit;
+pub mod verdict;

@@ -185,6 +185,7 @@ pub const CANDIDATES_LIMIT: usize = 50;
 
 /// What came of looking.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "one value a look; never kept in numbers")]
 pub enum Look {
     /// A complete look.
     Done(Findings),

@@ -26,6 +26,7 @@ impl Money {
     }
 
     /// This amount for `part_ms` out of `whole_ms`, rounded down.
+    #[must_use]
     pub fn share(self, part_ms: u64, whole_ms: u64) -> Self {
         let exact = i128::from(self.0) * i128::from(part_ms) / i128::from(whole_ms.max(1));
         Self(i64::try_from(exact).unwrap_or(i64::MAX))

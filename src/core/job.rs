@@ -1,0 +1,332 @@
+//! The record of a job: everything that a decision needs, and nothing else.
+
+use super::verdict::Verdict;
+use crate::model::checkpoint::{Position, ResumePoint};
+use crate::model::cloud::Status;
+use crate::model::ids::{AttemptNo, CloudId, Digest, JobKey, Mark, TargetName};
+use crate::model::spec::{Bid, Place};
+use crate::model::time::{BootTime, WallTime};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A job as the store keeps it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Name and run.
+    pub key: JobKey,
+    /// Digest of the accepted spec that the next attempt uses.
+    pub spec: Digest,
+    /// Whether a job file still stands behind it.
+    pub source: Source,
+    /// What the person wants of it.
+    pub wanted: Wanted,
+    /// Attempts not yet seen ended: 0, 1, or more. Followed to their end whatever becomes of the job.
+    pub open: Vec<Attempt>,
+    /// The number that the next attempt gets.
+    pub next_attempt: AttemptNo,
+    /// Attempts that are known to have existed in the cloud.
+    pub created: u32,
+    /// An end on which nothing has been decided yet.
+    pub unjudged: Option<EndedAttempt>,
+    /// What is being prepared while nothing is open.
+    pub recovery: Recovery,
+    /// What was gained, and what went wrong since.
+    pub progress: Progress,
+    /// Why only a person can let it go on.
+    pub block: Option<Block>,
+    /// Jobs that carry a mark of ours but are not proved ours, and are not seen ended.
+    pub copies: Vec<CloudId>,
+    /// How it ended, once it did.
+    pub result: Option<Outcome>,
+}
+
+/// Where a job comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Source {
+    /// A job file in the jobs directory.
+    File,
+    /// Its file is gone; it goes on under the last accepted spec.
+    Unmanaged,
+}
+
+/// What a person wants of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wanted {
+    /// Go on until it is done.
+    Run,
+    /// Let run what runs, submit nothing.
+    Hold,
+    /// Stop what runs, submit nothing, ever.
+    Cancel,
+}
+
+/// One submission, from its durable intent on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Its number.
+    pub no: AttemptNo,
+    /// The random name of its one CreateJob.
+    pub mark: Mark,
+    /// The spec it was made from.
+    pub spec: Digest,
+    /// The target it was meant for.
+    pub target: TargetName,
+    /// Where it was sent: looks go there, whatever the daemon file says now.
+    pub place: Place,
+    /// What it starts from.
+    pub start: Start,
+    /// The bid it was sent with.
+    pub bid: Option<Bid>,
+    /// When it was decided, by the server's clock.
+    pub intended: WallTime,
+    /// What is known of it.
+    pub state: AttemptState,
+    /// A stop that was asked for. Not an end.
+    pub stop: Option<StopWhy>,
+}
+
+/// What is known of an attempt that was not seen ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum AttemptState {
+    /// Durable; its CreateJob is about to be sent or under way in this process.
+    Intended,
+    /// It may or may not exist.
+    Unknown {
+        /// Since when, in this process, no more of it can be on its way from us.
+        since: BootTime,
+        /// Complete passes that began after the request could no longer be accepted.
+        passes: u8,
+    },
+    /// Seen in the cloud, not ended.
+    Live {
+        /// Its id.
+        id: CloudId,
+        /// The last status that was seen.
+        status: Status,
+        /// When UserCommand first ran.
+        running: Option<WallTime>,
+        /// In-place restarts seen.
+        restarts: u32,
+    },
+}
+
+impl Attempt {
+    /// Its id in the cloud, once known.
+    pub fn id(&self) -> Option<&CloudId> {
+        match &self.state {
+            AttemptState::Live { id, .. } => Some(id),
+            AttemptState::Intended | AttemptState::Unknown { .. } => None,
+        }
+    }
+}
+
+/// Why a stop was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StopWhy {
+    /// A person cancelled the job.
+    Cancel,
+    /// It is a second one beside the attempt on record.
+    Twin,
+}
+
+/// What an attempt starts from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Start {
+    /// Zero.
+    Fresh,
+    /// A checkpoint.
+    From(ResumePoint),
+}
+
+impl Start {
+    /// Where it stands in the format's order; `None` for zero.
+    pub fn position(&self) -> Option<Position> {
+        match self {
+            Self::Fresh => None,
+            Self::From(point) => Some(point.position),
+        }
+    }
+}
+
+/// An attempt that will never be open again, unless it returns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndedAttempt {
+    /// The attempt as it last was.
+    pub attempt: Attempt,
+    /// Its id; `None` if it was never created.
+    pub id: Option<CloudId>,
+    /// When it ended, or was proved absent.
+    pub ended: WallTime,
+    /// How long UserCommand ran.
+    pub ran: Duration,
+    /// Why it ended.
+    pub verdict: Verdict,
+}
+
+/// What is being prepared while nothing is open.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Recovery {
+    /// A look into the bucket is due.
+    Look {
+        /// Whether this process has asked for it.
+        asked: bool,
+    },
+    /// An incomplete newest checkpoint may still be uploading.
+    Settling {
+        /// Since when.
+        since: BootTime,
+        /// What its listing looked like.
+        fingerprint: u64,
+        /// When to look again.
+        next: BootTime,
+        /// Its step, for people.
+        step: Option<u64>,
+    },
+    /// A wait before the next look and submission.
+    Waiting {
+        /// How long it is in all; a new process waits it out anew.
+        delay: Duration,
+        /// When it is over.
+        until: BootTime,
+    },
+    /// Decided; only the gate is awaited.
+    Ready {
+        /// What the next attempt starts from.
+        start: Start,
+        /// When the bucket was looked at.
+        looked: BootTime,
+    },
+}
+
+impl Recovery {
+    /// A look that nobody has asked for yet.
+    pub fn look() -> Self {
+        Self::Look { asked: false }
+    }
+}
+
+/// What was gained, and what went wrong since.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// The newest whole checkpoint ever seen.
+    pub best: Option<Position>,
+    /// Step of the newest whole checkpoint, for people.
+    pub best_step: Option<u64>,
+    /// Running time of all attempts.
+    pub ran: Duration,
+    /// Running time since the last new whole checkpoint.
+    pub ran_since: Duration,
+    /// Ends since the last progress, whatever their cause.
+    pub ends: u32,
+    /// The first of these ends: give-up counts from here.
+    pub since: Option<WallTime>,
+    /// Ends in a row that look alike, in halves: an end without any evidence counts one half.
+    pub alike_halves: u32,
+    /// How the last of these ends looked.
+    pub last_look: Option<super::verdict::EndLook>,
+    /// Attempts in a row that never ran, for a reason that does not pass.
+    pub hopeless: u32,
+    /// CreateJobs in a row that created nothing.
+    pub unsent: u32,
+    /// Looks into the bucket in a row that could not be made.
+    pub blind: u32,
+    /// When a `first_start = "fresh"` began: whole checkpoints older than this are another run's.
+    pub fresh_since: Option<WallTime>,
+    /// Where the last attempt started that ended well but too early.
+    pub early: Option<EarlyEnd>,
+}
+
+/// An exit 0 that was not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlyEnd {
+    /// Where that attempt started; `None` is zero.
+    pub from: Option<Position>,
+}
+
+/// Why only a person can let a job go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Block {
+    /// The kind, for scripts: `ambiguous_checkpoints`, `checkpoints_gone`, …
+    pub kind: BlockKind,
+    /// What is wrong and what mends it.
+    pub why: String,
+}
+
+/// Kinds of [`Block`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BlockKind {
+    /// Checkpoints of several runs or formats under one prefix.
+    AmbiguousCheckpoints,
+    /// Whole checkpoints were there and are not any more.
+    CheckpointsGone,
+    /// It ran for long and there is still no whole checkpoint: wrong prefix?
+    NoCheckpointInTime,
+    /// `first_start = "refuse"` and there are checkpoints.
+    FirstStartRefused,
+    /// No argument makes the trainer load the chosen checkpoint.
+    TrackerRewrite,
+    /// The bucket cannot be looked into until somebody mends something.
+    CannotLook,
+    /// It never ran, three times, for a reason that does not pass.
+    NeverStarts,
+    /// A person or somebody unknown stopped it.
+    StoppedByOther,
+    /// A job with our owner does not fit this one.
+    Stray,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Which way.
+    pub kind: OutcomeKind,
+    /// Why, in words.
+    pub why: String,
+    /// When.
+    pub at: WallTime,
+}
+
+/// Ways for a job to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutcomeKind {
+    /// Done.
+    Succeeded,
+    /// Given up.
+    Failed,
+    /// Cancelled by a person.
+    Cancelled,
+}
+
+impl Job {
+    /// A job that was just accepted: nothing sent, nothing known.
+    pub fn new(key: JobKey, spec: Digest) -> Self {
+        Self {
+            key,
+            spec,
+            source: Source::File,
+            wanted: Wanted::Run,
+            open: Vec::new(),
+            next_attempt: 1,
+            created: 0,
+            unjudged: None,
+            recovery: Recovery::look(),
+            progress: Progress::default(),
+            block: None,
+            copies: Vec::new(),
+            result: None,
+        }
+    }
+
+    /// Whether it still holds its checkpoint prefix: from the first intent until it is final with
+    /// nothing open.
+    pub fn holds_lease(&self) -> bool {
+        self.next_attempt > 1 && (self.result.is_none() || !self.open.is_empty())
+    }
+
+    /// Whether nothing more will ever be done for it by itself.
+    pub fn is_over(&self) -> bool {
+        self.result.is_some() && self.open.is_empty()
+    }
+}

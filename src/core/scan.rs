@@ -1,0 +1,445 @@
+//! What a look into the bucket means: was there progress, what follows the last end, what does the
+//! next attempt start from.
+
+use super::event::Word;
+use super::job::{Block, BlockKind, EarlyEnd, EndedAttempt, OutcomeKind, Recovery, Start};
+use super::retry;
+use super::step::Draft;
+use super::verdict::{Cause, Told};
+use crate::model::checkpoint::{Findings, Look, Pin, ResumePoint, Unfinished, Wholeness};
+use crate::model::spec::{CheckpointSpec, FirstStart, OnStopped};
+use crate::model::time::{WallTime, human};
+use std::time::Duration;
+
+/// Running time that counts as progress where no checkpoint can tell.
+const PROGRESS_WITHOUT_CHECKPOINTS: Duration = Duration::from_secs(30 * 60);
+/// An exit 0 this soon after UserCommand began is not believed by itself.
+const TOO_SOON: Duration = Duration::from_secs(60);
+/// Looks in a row that only a person can mend, until the job says so.
+const BLIND_LOOKS_LIMIT: u32 = 3;
+/// Attempts in a row that never ran, for a reason that does not pass, until a person is asked.
+pub(super) const HOPELESS_LIMIT: u32 = 3;
+/// The end without progress at which a person is told.
+const ALARM_AT_END: u32 = 3;
+
+pub(super) fn on_looked(draft: &mut Draft<'_>, look: Look) {
+    if !draft.next.open.is_empty() || draft.next.result.is_some() {
+        return;
+    }
+    let Some(checkpoint) = &draft.given.spec.checkpoint else { return };
+    match look {
+        Look::CouldNotLook { why, needs_person } => on_blind(draft, &why, needs_person),
+        Look::Done(findings) => {
+            draft.next.progress.blind = 0;
+            on_found(draft, checkpoint, findings);
+        }
+    }
+}
+
+/// "Could not look" never leads to a start from zero: it is tried again for as long as it takes.
+fn on_blind(draft: &mut Draft<'_>, why: &str, needs_person: bool) {
+    draft.next.progress.blind += 1;
+    let blind = draft.next.progress.blind;
+    if needs_person && blind >= BLIND_LOOKS_LIMIT {
+        block(draft, BlockKind::CannotLook, format!("the checkpoint prefix: {why}"));
+    }
+    if blind.is_power_of_two() {
+        draft.say(
+            None,
+            Word::Held,
+            format!("could not look for checkpoints ({blind} in a row): {why}"),
+        );
+    }
+    let delay = retry::after_fault(blind);
+    let until = draft.given.now.boot.plus(delay);
+    draft.next.recovery = Recovery::Waiting { delay, until };
+}
+
+fn on_found(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: Findings) {
+    if !findings.ambiguous.is_empty() {
+        let roots = findings.ambiguous.join(", ");
+        block(
+            draft,
+            BlockKind::AmbiguousCheckpoints,
+            format!(
+                "checkpoints of several runs lie under {}: {roots}; point `checkpoint.path` at one",
+                checkpoint.location
+            ),
+        );
+        draft.next.recovery = Recovery::look();
+        return;
+    }
+    if let Some(unfinished) = &findings.unfinished
+        && still_settling(draft, checkpoint, unfinished)
+    {
+        return;
+    }
+    let findings = without_foreign(draft, findings);
+    let goes_on = judge(draft, Some(&findings));
+    note_best(draft, findings.chosen.as_ref());
+    if goes_on {
+        choose(draft, checkpoint, &findings);
+    }
+}
+
+pub(super) fn on_no_checkpoints(draft: &mut Draft<'_>) {
+    if judge(draft, None) {
+        draft.next.recovery = Recovery::Ready { start: Start::Fresh, looked: draft.given.now.boot };
+    }
+}
+
+/// Whether to wait for an incomplete newest checkpoint: until two listings in a row are equal, and
+/// never longer than half as long again as `settle`.
+fn still_settling(
+    draft: &mut Draft<'_>,
+    checkpoint: &CheckpointSpec,
+    unfinished: &Unfinished,
+) -> bool {
+    let now = draft.given.now.boot;
+    let since = match draft.next.recovery {
+        Recovery::Settling { fingerprint, .. } if fingerprint == unfinished.fingerprint => {
+            return false;
+        }
+        Recovery::Settling { since, .. } => since,
+        Recovery::Look { .. } | Recovery::Waiting { .. } | Recovery::Ready { .. } => now,
+    };
+    let limit = checkpoint.settle + checkpoint.settle / 2;
+    if unfinished.youngest_age >= checkpoint.settle || now.since(since) >= limit {
+        return false;
+    }
+    if now == since {
+        let step = unfinished.step.map_or_else(|| unfinished.path.clone(), |s| s.to_string());
+        draft.say(None, Word::Held, format!("waiting for a late upload of step {step}"));
+    }
+    draft.next.recovery = Recovery::Settling {
+        since,
+        fingerprint: unfinished.fingerprint,
+        next: now.plus(checkpoint.settle_interval),
+        step: unfinished.step,
+    };
+    true
+}
+
+/// After a `first_start = "fresh"`, whole checkpoints that were there before are another run's.
+fn without_foreign(draft: &Draft<'_>, mut findings: Findings) -> Findings {
+    let (Some(since), Some(chosen)) = (draft.next.progress.fresh_since, &findings.chosen) else {
+        return findings;
+    };
+    let written = findings
+        .candidates
+        .iter()
+        .find(|c| c.path == chosen.path)
+        .and_then(|c| c.newest_object)
+        .unwrap_or(WallTime(i64::MAX));
+    if written < since {
+        findings.chosen = None;
+    }
+    findings
+}
+
+fn note_best(draft: &mut Draft<'_>, chosen: Option<&ResumePoint>) {
+    let Some(point) = chosen else { return };
+    if draft.next.progress.best.is_none_or(|best| point.position > best) {
+        draft.next.progress.best = Some(point.position);
+        draft.next.progress.best_step = point.step;
+    }
+}
+
+/// Decides what follows the last end. Answers whether the next attempt may be prepared now.
+fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
+    let Some(ended) = draft.next.unjudged.take() else { return true };
+    let chosen = findings.and_then(|f| f.chosen.as_ref());
+    let progress = match findings {
+        Some(_) => chosen.is_some_and(|point| {
+            Some(point.position) > draft.next.progress.best.max(ended.attempt.start.position())
+        }),
+        None => ended.ran >= PROGRESS_WITHOUT_CHECKPOINTS,
+    };
+    match ended.verdict.cause {
+        Cause::Succeeded if !is_early(draft, &ended, findings) => {
+            draft.finish(OutcomeKind::Succeeded, "it ended well");
+            return false;
+        }
+        Cause::Succeeded if ended_early_twice(draft, &ended) => {
+            draft.say(
+                Some(ended.attempt.no),
+                Word::Alarm,
+                "exit 0 twice from one resume point, short of total_steps: taken as success",
+            );
+            draft.finish(OutcomeKind::Succeeded, "it ended with 0 twice from one resume point");
+            return false;
+        }
+        Cause::Succeeded => note_early(draft, &ended),
+        Cause::StoppedByPerson => {
+            block(
+                draft,
+                BlockKind::StoppedByOther,
+                format!("a person stopped attempt {}; `retry` goes on", ended.attempt.no),
+            );
+            return false;
+        }
+        Cause::StoppedUnexplained if draft.given.spec.retry.on_stopped == OnStopped::Hold => {
+            block(
+                draft,
+                BlockKind::StoppedByOther,
+                format!(
+                    "attempt {} was stopped, not by us, and nothing says why; `retry` goes on",
+                    ended.attempt.no
+                ),
+            );
+            return false;
+        }
+        Cause::StoppedByUs => return true,
+        Cause::Released
+        | Cause::UserError
+        | Cause::NeverStarted
+        | Cause::EndedEarly
+        | Cause::StoppedUnexplained
+        | Cause::TimeLimit
+        | Cause::NeverCreated
+        | Cause::Unexplained => {}
+    }
+    if progress {
+        reset_counts(draft);
+        return true;
+    }
+    count_end(draft, &ended)
+}
+
+fn reset_counts(draft: &mut Draft<'_>) {
+    let progress = &mut draft.next.progress;
+    progress.ran_since = Duration::ZERO;
+    progress.ends = 0;
+    progress.since = None;
+    progress.alike_halves = 0;
+    progress.last_look = None;
+    progress.hopeless = 0;
+    progress.early = None;
+}
+
+/// Counts an end without progress, whatever its cause, and decides how long to wait. Answers
+/// whether the next attempt may be prepared now: never.
+fn count_end(draft: &mut Draft<'_>, ended: &EndedAttempt) -> bool {
+    let look = &ended.verdict.look;
+    let retry_spec = draft.given.spec.retry.clone();
+    let progress = &mut draft.next.progress;
+    progress.ends += 1;
+    let since = *progress.since.get_or_insert(ended.ended);
+    let weight = if look.told == Told::Nothing { 1 } else { 2 };
+    progress.alike_halves = match &progress.last_look {
+        _ if look.told == Told::FromOutside => 0,
+        Some(last) if last.alike(look) => progress.alike_halves + weight,
+        Some(_) | None => weight,
+    };
+    progress.last_look = Some(look.clone());
+    progress.hopeless = if look.hopeless { progress.hopeless + 1 } else { 0 };
+    let (ends, halves, hopeless) = (progress.ends, progress.alike_halves, progress.hopeless);
+    if hopeless >= HOPELESS_LIMIT {
+        let why = ended.verdict.evidence.join(", ");
+        block(draft, BlockKind::NeverStarts, format!("{hopeless} times it never ran: {why}"));
+        return false;
+    }
+    if halves >= retry_spec.alike.saturating_mul(2) {
+        let count = if look.told == Told::Nothing { halves } else { halves.div_ceil(2) };
+        draft.say(None, Word::Alarm, "crash loop");
+        draft.finish(
+            OutcomeKind::Failed,
+            format!(
+                "crash loop: {count} ends in a row look alike ({}, after {}), none with a new checkpoint",
+                ended.verdict.cause.word(),
+                human(look.duration),
+            ),
+        );
+        return false;
+    }
+    let without = draft.given.now.wall.since(since);
+    if without >= retry_spec.give_up {
+        draft.say(None, Word::Alarm, "given up");
+        draft.finish(
+            OutcomeKind::Failed,
+            format!("given up: {ends} ends without progress in {}", human(without)),
+        );
+        return false;
+    }
+    if ends == ALARM_AT_END {
+        draft.say(None, Word::Alarm, format!("{ends} ends in a row without a new checkpoint"));
+    }
+    draft.wait(
+        retry::after_end(ends),
+        &format!("end {ends} without a new checkpoint ({})", ended.verdict.cause.word()),
+    );
+    false
+}
+
+/// Whether an exit 0 is too early to be believed. Without `[progress]` it never is.
+fn is_early(draft: &Draft<'_>, ended: &EndedAttempt, findings: Option<&Findings>) -> bool {
+    let (Some(total), Some(findings)) = (draft.given.spec.total_steps, findings) else {
+        return false;
+    };
+    let weights_only = findings
+        .candidates
+        .iter()
+        .filter(|c| c.wholeness == Wholeness::WeightsOnly)
+        .filter_map(|c| c.step);
+    let whole = findings.chosen.as_ref().and_then(|point| point.step);
+    let Some(newest) = weights_only.chain(whole).max() else { return true };
+    if newest >= total {
+        return false;
+    }
+    let started = match &ended.attempt.start {
+        Start::Fresh => None,
+        Start::From(point) => point.step,
+    };
+    total - newest > usual_interval(findings, newest)
+        || started >= Some(newest)
+        || ended.ran < TOO_SOON
+}
+
+/// Steps between two checkpoints, as far as the names tell; the first one counts from zero.
+fn usual_interval(findings: &Findings, newest: u64) -> u64 {
+    let mut steps: Vec<u64> = findings.candidates.iter().filter_map(|c| c.step).collect();
+    steps.sort_unstable();
+    steps.dedup();
+    let gaps = steps.windows(2).map(|pair| pair[1] - pair[0]);
+    gaps.min().unwrap_or(newest)
+}
+
+fn ended_early_twice(draft: &Draft<'_>, ended: &EndedAttempt) -> bool {
+    draft.next.progress.early == Some(EarlyEnd { from: ended.attempt.start.position() })
+}
+
+fn note_early(draft: &mut Draft<'_>, ended: &EndedAttempt) {
+    let mut ended = ended.clone();
+    ended.verdict.cause = Cause::EndedEarly;
+    ended.verdict.rule = "short-of-total-steps".to_owned();
+    draft.say(
+        Some(ended.attempt.no),
+        Word::Verdict,
+        "ended_early: it ended with 0, short of total_steps",
+    );
+    draft.next.progress.early = Some(EarlyEnd { from: ended.attempt.start.position() });
+    draft.ended.push(ended);
+}
+
+/// Decides what the next attempt starts from.
+fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Findings) {
+    let first = draft.next.created == 0;
+    let start = match (&findings.chosen, first, checkpoint.first_start) {
+        (Some(point), true, FirstStart::Refuse) => {
+            let why = format!(
+                "first_start = \"refuse\" and {} holds a whole checkpoint: {}",
+                checkpoint.location, point.path
+            );
+            block(draft, BlockKind::FirstStartRefused, why);
+            return;
+        }
+        (_, true, FirstStart::Fresh) => {
+            draft.next.progress.fresh_since = Some(draft.given.now.wall);
+            draft.next.progress.best = None;
+            draft.next.progress.best_step = None;
+            Start::Fresh
+        }
+        (Some(point), _, _) if point.pin == Pin::TrackerRewrite => {
+            let why = format!(
+                "the newest whole checkpoint is {}, but the trainer reads a tracker object that \
+                 leads elsewhere and no argument overrides it; rewrite the tracker, then `retry`",
+                point.path
+            );
+            block(draft, BlockKind::TrackerRewrite, why);
+            return;
+        }
+        (Some(point), _, _) => Start::From(point.clone()),
+        (None, _, _) => match from_zero(draft, checkpoint) {
+            Some(start) => start,
+            None => return,
+        },
+    };
+    tell_choice(draft, findings, &start);
+    draft.next.recovery = Recovery::Ready { start, looked: draft.given.now.boot };
+}
+
+/// Whether zero is right where no whole checkpoint was found.
+fn from_zero(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec) -> Option<Start> {
+    let progress = &draft.next.progress;
+    let ran = progress.ran;
+    if let Some(step) = progress.best_step.or(progress.best.map(|best| best.step)) {
+        let why = format!(
+            "a whole checkpoint of step {step} was seen under {} and none is there now",
+            checkpoint.location
+        );
+        block(draft, BlockKind::CheckpointsGone, why);
+        return None;
+    }
+    if ran >= checkpoint.expect_within {
+        let why = format!(
+            "it ran {} and there is no whole checkpoint under {}: is `checkpoint.path` right?",
+            human(ran),
+            checkpoint.location
+        );
+        block(draft, BlockKind::NoCheckpointInTime, why);
+        return None;
+    }
+    if ran > Duration::ZERO {
+        draft.say(
+            None,
+            Word::Alarm,
+            format!(
+                "starts at zero again after running {}: no whole checkpoint under {}",
+                human(ran),
+                checkpoint.location
+            ),
+        );
+    }
+    Some(Start::Fresh)
+}
+
+fn tell_choice(draft: &mut Draft<'_>, findings: &Findings, start: &Start) {
+    let chosen = match start {
+        Start::Fresh => None,
+        Start::From(point) => Some(point),
+    };
+    let refused: Vec<_> = findings
+        .candidates
+        .iter()
+        .take_while(|c| chosen.is_none_or(|point| c.path != point.path))
+        .filter(|c| c.wholeness != Wholeness::NotChecked)
+        .collect();
+    if chosen.is_none() && refused.is_empty() {
+        return;
+    }
+    let label = |path: &str, step: Option<u64>| step.map_or(path.to_owned(), |s| s.to_string());
+    let mut text = match chosen {
+        Some(point) => format!("chose step {}", label(&point.path, point.step)),
+        None => "chose nothing".to_owned(),
+    };
+    for candidate in &refused {
+        text = format!(
+            "{text}; refused {} ({})",
+            label(&candidate.path, candidate.step),
+            candidate.why
+        );
+    }
+    let refused: Vec<_> = refused
+        .iter()
+        .map(|c| {
+            serde_json::json!({
+                "path": c.path, "step": c.step, "verdict": c.wholeness.word(), "why": c.why,
+            })
+        })
+        .collect();
+    let data = serde_json::json!({
+        "chosen": chosen.map(|p| serde_json::json!({ "path": p.path, "step": p.step })),
+        "refused": refused,
+    });
+    draft.say_with(None, Word::Checkpoint, text, data);
+}
+
+pub(super) fn block(draft: &mut Draft<'_>, kind: BlockKind, why: String) {
+    let block = Block { kind, why };
+    if draft.next.block.as_ref() == Some(&block) {
+        return;
+    }
+    draft.say(None, Word::Blocked, block.why.clone());
+    draft.say(None, Word::Alarm, format!("needs a person: {}", block.why));
+    draft.next.block = Some(block);
+}

@@ -1,0 +1,485 @@
+//! One input, one step.
+
+use super::event::{Event, Word};
+use super::job::{
+    Attempt, AttemptState, EndedAttempt, Job, Outcome, OutcomeKind, Recovery, Source, Start,
+    StopWhy, Wanted,
+};
+use super::submit::{Gate, may_submit};
+use super::verdict::LogEnd;
+use super::{scan, seen};
+use crate::model::checkpoint::Look;
+use crate::model::cloud::{CloudJob, Pod, SendOutcome};
+use crate::model::ids::{AttemptNo, CloudId, Digest, Mark};
+use crate::model::spec::{JobSpec, Place};
+use crate::model::time::{BootTime, Now, WallTime};
+use std::time::Duration;
+
+/// What a step is given besides job and input.
+#[derive(Debug, Clone)]
+pub struct Given<'a> {
+    /// Both clocks.
+    pub now: Now,
+    /// The accepted spec under `job.spec`.
+    pub spec: &'a JobSpec,
+    /// What holds back or allows every submission.
+    pub gate: Gate,
+    /// A fresh mark, used if this step decides to submit.
+    pub mark: Mark,
+}
+
+/// What a person can ask of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Stop it for good.
+    Cancel,
+    /// Let run what runs, submit nothing.
+    Pause,
+    /// Go on after a pause or a stop by others.
+    Resume,
+    /// Start again after a block or an end, counting from nothing.
+    Retry,
+}
+
+/// One complete or incomplete pass of ListJobs over the place of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pass {
+    /// Where.
+    pub place: Place,
+    /// When its first request was sent.
+    pub started: BootTime,
+    /// Whether every page was read and they fit together.
+    pub complete: bool,
+    /// The server's own time in its first answer.
+    pub server: Option<WallTime>,
+}
+
+/// What the store remembers of a mark whose attempt is not open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Past {
+    /// Its attempt was seen ended under this id.
+    Ended(EndedRef),
+    /// Its attempt was proved never created.
+    NeverCreated {
+        /// The attempt.
+        no: AttemptNo,
+        /// When it was decided.
+        intended: WallTime,
+    },
+    /// No record knows it.
+    Stranger,
+}
+
+/// An ended attempt, by number and id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedRef {
+    /// Its number.
+    pub no: AttemptNo,
+    /// Its id.
+    pub id: CloudId,
+}
+
+/// Everything that can happen to a job.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// The process has just loaded it: what it knew of the boot clock is void.
+    Started,
+    /// Look whether something is due; carries no facts.
+    Tick,
+    /// Another spec was accepted.
+    Spec(Digest),
+    /// Its file is gone, or back.
+    File(Source),
+    /// A person's act.
+    Operator(Act),
+    /// A CreateJob came out.
+    Sent {
+        /// Whose.
+        no: AttemptNo,
+        /// How.
+        outcome: SendOutcome,
+    },
+    /// The cloud shows a job that carries a mark of this job.
+    Seen {
+        /// The mark.
+        mark: Mark,
+        /// What is shown.
+        cloud: Box<CloudJob>,
+        /// What is known of the mark if no attempt with it is open.
+        past: Past,
+        /// Where it was seen.
+        place: Place,
+    },
+    /// A pass over ListJobs is through; what it showed came before as `Seen`.
+    Swept(Pass),
+    /// The bucket was looked into.
+    Looked(Look),
+    /// The logs of an ended attempt were read.
+    Logs {
+        /// The attempt as recorded.
+        ended: Box<EndedAttempt>,
+        /// What each pod's log says.
+        pods: Vec<LogEnd>,
+    },
+}
+
+/// What to do once the step is durable. Each is either harmless twice or looked up first.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Send the CreateJob of an attempt in state `Intended`.
+    Create(AttemptNo),
+    /// Send StopJob.
+    Stop {
+        /// The attempt.
+        no: AttemptNo,
+        /// Its id.
+        id: CloudId,
+    },
+    /// Look into the bucket.
+    Look,
+    /// Read the logs of an ended attempt.
+    Logs {
+        /// The attempt as recorded.
+        ended: Box<EndedAttempt>,
+        /// Its pods.
+        pods: Vec<Pod>,
+    },
+    /// Make the next pass over ListJobs soon.
+    SweepSoon(Place),
+}
+
+/// The outcome of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// The job from now on.
+    pub next: Job,
+    /// What there is to tell.
+    pub events: Vec<Event>,
+    /// What to start, after the commit.
+    pub effects: Vec<Effect>,
+    /// Attempts whose record is new or amended.
+    pub ended: Vec<EndedAttempt>,
+    /// When to send `Tick` at the latest.
+    pub wake_at: Option<BootTime>,
+}
+
+/// A pair of situation and input that cannot be. Recorded and alarmed, never a panic.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("attempt {no} of {job}: {what}")]
+pub struct Impossible {
+    /// The job.
+    pub job: String,
+    /// The attempt.
+    pub no: AttemptNo,
+    /// What cannot be.
+    pub what: String,
+}
+
+/// A resume point older than this is chosen anew before it is used.
+const RESUME_POINT_GOOD_FOR: Duration = Duration::from_secs(60);
+
+/// The step under construction.
+pub(super) struct Draft<'a> {
+    pub(super) given: &'a Given<'a>,
+    pub(super) next: Job,
+    pub(super) events: Vec<Event>,
+    pub(super) effects: Vec<Effect>,
+    pub(super) ended: Vec<EndedAttempt>,
+}
+
+impl Draft<'_> {
+    pub(super) fn say(&mut self, attempt: Option<AttemptNo>, word: Word, text: impl Into<String>) {
+        self.say_with(attempt, word, text, serde_json::Value::Null);
+    }
+
+    pub(super) fn say_with(
+        &mut self,
+        attempt: Option<AttemptNo>,
+        word: Word,
+        text: impl Into<String>,
+        data: serde_json::Value,
+    ) {
+        let at = self.given.now.wall;
+        self.events.push(Event { at, attempt, word, text: text.into(), data });
+    }
+
+    pub(super) fn finish(&mut self, kind: OutcomeKind, why: impl Into<String>) {
+        let why = why.into();
+        let word = match kind {
+            OutcomeKind::Succeeded => Word::Succeeded,
+            OutcomeKind::Failed => Word::Failed,
+            OutcomeKind::Cancelled => Word::Cancelled,
+        };
+        self.say(None, word, why.clone());
+        self.next.result = Some(Outcome { kind, why, at: self.given.now.wall });
+    }
+
+    /// Waits `delay`, then looks and submits.
+    pub(super) fn wait(&mut self, delay: Duration, why: &str) {
+        let until = self.given.now.boot.plus(delay);
+        self.say(
+            None,
+            Word::Backoff,
+            format!("next submission in {}: {why}", crate::model::time::human(delay)),
+        );
+        self.next.recovery = Recovery::Waiting { delay, until };
+    }
+}
+
+/// Takes one input. Pure: the same arguments give the same step.
+///
+/// # Errors
+/// [`Impossible`] for a pair that cannot be; the job is then left as it was.
+pub fn step(job: &Job, given: &Given<'_>, input: Input) -> Result<Step, Impossible> {
+    let mut draft = Draft {
+        given,
+        next: job.clone(),
+        events: Vec::new(),
+        effects: Vec::new(),
+        ended: Vec::new(),
+    };
+    match input {
+        Input::Started => on_started(&mut draft),
+        Input::Tick => {}
+        Input::Spec(digest) => on_spec(&mut draft, digest),
+        Input::File(source) => on_file(&mut draft, source),
+        Input::Operator(act) => on_act(&mut draft, act),
+        Input::Sent { no, outcome } => seen::on_sent(&mut draft, no, outcome)?,
+        Input::Seen { mark, cloud, past, place } => {
+            seen::on_seen(&mut draft, &seen::Sighting { mark, cloud: *cloud, place }, &past);
+        }
+        Input::Swept(pass) => seen::on_swept(&mut draft, &pass),
+        Input::Looked(look) => scan::on_looked(&mut draft, look),
+        Input::Logs { ended, pods } => seen::on_logs(&mut draft, *ended, &pods),
+    }
+    advance(&mut draft);
+    let wake_at = wake_at(&draft.next, given);
+    Ok(Step {
+        next: draft.next,
+        events: draft.events,
+        effects: draft.effects,
+        ended: draft.ended,
+        wake_at,
+    })
+}
+
+/// A new process: boot times mean nothing any more, nothing of ours is under way, and a CreateJob
+/// without an outcome may have been sent.
+fn on_started(draft: &mut Draft<'_>) {
+    let boot = draft.given.now.boot;
+    for attempt in &mut draft.next.open {
+        match &mut attempt.state {
+            AttemptState::Intended => {
+                attempt.state = AttemptState::Unknown { since: boot, passes: 0 };
+            }
+            AttemptState::Unknown { since, passes } => {
+                *since = boot;
+                *passes = 0;
+            }
+            AttemptState::Live { .. } => {}
+        }
+    }
+    draft.next.recovery = match draft.next.recovery {
+        Recovery::Waiting { delay, .. } => Recovery::Waiting { delay, until: boot.plus(delay) },
+        Recovery::Look { .. } | Recovery::Settling { .. } | Recovery::Ready { .. } => {
+            Recovery::look()
+        }
+    };
+    ask_stops(draft);
+}
+
+fn on_spec(draft: &mut Draft<'_>, digest: Digest) {
+    if draft.next.spec == digest {
+        return;
+    }
+    draft.next.spec = digest;
+    draft.say(None, Word::SpecChanged, "the job file changed; the next attempt uses the new spec");
+    if draft.next.block.take().is_some() {
+        draft.say(None, Word::Operator, "the block is lifted: the spec is another one");
+    }
+    draft.next.progress.hopeless = 0;
+    if draft.next.open.is_empty() {
+        draft.next.recovery = Recovery::look();
+    }
+}
+
+fn on_file(draft: &mut Draft<'_>, source: Source) {
+    if draft.next.source == source {
+        return;
+    }
+    draft.next.source = source;
+    let text = match source {
+        Source::File => "the job file is back",
+        Source::Unmanaged => "the job file is gone; the job goes on under its last accepted spec",
+    };
+    draft.say(None, Word::SpecChanged, text);
+}
+
+fn on_act(draft: &mut Draft<'_>, act: Act) {
+    match act {
+        Act::Cancel => {
+            if draft.next.wanted == Wanted::Cancel || draft.next.is_over() {
+                return;
+            }
+            draft.next.wanted = Wanted::Cancel;
+            draft.say(None, Word::Operator, "cancel: nothing is submitted any more");
+            let asked: Vec<AttemptNo> = draft
+                .next
+                .open
+                .iter_mut()
+                .filter(|attempt| attempt.stop.is_none())
+                .map(|attempt| {
+                    attempt.stop = Some(StopWhy::Cancel);
+                    attempt.no
+                })
+                .collect();
+            for no in asked {
+                draft.say(Some(no), Word::StopAsked, "stop: the job was cancelled");
+            }
+            ask_stops(draft);
+        }
+        Act::Pause => {
+            if draft.next.wanted == Wanted::Run {
+                draft.next.wanted = Wanted::Hold;
+                draft.say(None, Word::Operator, "pause: what runs goes on, nothing is submitted");
+            }
+        }
+        Act::Resume => {
+            if draft.next.wanted == Wanted::Hold {
+                draft.next.wanted = Wanted::Run;
+                draft.say(None, Word::Operator, "resume");
+                draft.next.recovery = Recovery::look();
+            }
+        }
+        Act::Retry => {
+            if draft.next.result.is_none() && draft.next.block.is_none() {
+                return;
+            }
+            draft.say(None, Word::Operator, "retry: counts start anew, checkpoints are kept");
+            draft.next.result = None;
+            draft.next.block = None;
+            draft.next.unjudged = None;
+            draft.next.wanted = Wanted::Run;
+            let best = draft.next.progress.best;
+            let best_step = draft.next.progress.best_step;
+            let ran = draft.next.progress.ran;
+            draft.next.progress =
+                super::job::Progress { best, best_step, ran, ..Default::default() };
+            draft.next.recovery = Recovery::look();
+        }
+    }
+}
+
+/// Asks for every stop that is wanted and can be addressed. Harmless twice.
+pub(super) fn ask_stops(draft: &mut Draft<'_>) {
+    let stops = draft.next.open.iter().filter(|a| a.stop.is_some()).filter_map(|attempt| {
+        attempt.id().map(|id| Effect::Stop { no: attempt.no, id: id.clone() })
+    });
+    draft.effects.extend(stops);
+}
+
+/// Does what is due by itself.
+fn advance(draft: &mut Draft<'_>) {
+    if !draft.next.open.is_empty() || draft.next.result.is_some() {
+        return;
+    }
+    if draft.next.wanted == Wanted::Cancel {
+        draft.finish(OutcomeKind::Cancelled, "cancelled; nothing of it runs");
+        return;
+    }
+    // An end is judged whatever a person wants next: history must not wait for a pause to end.
+    if draft.next.unjudged.is_none()
+        && (draft.next.wanted == Wanted::Hold || draft.next.block.is_some())
+    {
+        return;
+    }
+    let now = draft.given.now.boot;
+    let look_again = match &draft.next.recovery {
+        Recovery::Look { asked } => !asked,
+        Recovery::Settling { next, .. } => now >= *next,
+        Recovery::Waiting { until, .. } => now >= *until,
+        Recovery::Ready { looked, .. } => {
+            now.since(*looked) > RESUME_POINT_GOOD_FOR
+                && may_submit(&draft.next, draft.given).is_ok()
+        }
+    };
+    if look_again {
+        ask_look(draft);
+    }
+    if may_submit(&draft.next, draft.given).is_ok() {
+        intend(draft);
+    }
+}
+
+/// Asks for a look, or answers at once where there is nothing to look at.
+fn ask_look(draft: &mut Draft<'_>) {
+    if draft.given.spec.checkpoint.is_none() {
+        scan::on_no_checkpoints(draft);
+        return;
+    }
+    match &mut draft.next.recovery {
+        Recovery::Look { asked } => *asked = true,
+        // The settle state is kept: the next look is compared with it.
+        Recovery::Settling { next, .. } => *next = BootTime(u64::MAX),
+        Recovery::Waiting { .. } | Recovery::Ready { .. } => {
+            draft.next.recovery = Recovery::Look { asked: true };
+        }
+    }
+    draft.effects.push(Effect::Look);
+}
+
+/// Writes the intent of the next attempt. The gate was asked right before.
+fn intend(draft: &mut Draft<'_>) {
+    let (Recovery::Ready { start, .. }, Some(place)) =
+        (draft.next.recovery.clone(), draft.given.gate.place.clone())
+    else {
+        return;
+    };
+    let no = draft.next.next_attempt;
+    draft.next.next_attempt += 1;
+    let from = match &start {
+        Start::Fresh => "from the beginning".to_owned(),
+        Start::From(point) => match point.step {
+            Some(step) => format!("from step {step} ({})", point.path),
+            None => format!("from {}", point.path),
+        },
+    };
+    draft.say_with(
+        Some(no),
+        Word::Intent,
+        format!("attempt {no}, mark {}, {from}", draft.given.mark),
+        serde_json::json!({ "mark": draft.given.mark, "start": start }),
+    );
+    draft.next.open.push(Attempt {
+        no,
+        mark: draft.given.mark.clone(),
+        spec: draft.next.spec.clone(),
+        target: draft.given.spec.target.clone(),
+        place,
+        start,
+        bid: draft.given.spec.spot,
+        intended: draft.given.now.wall,
+        state: AttemptState::Intended,
+        stop: None,
+    });
+    draft.next.recovery = Recovery::look();
+    draft.effects.push(Effect::Create(no));
+}
+
+fn wake_at(job: &Job, given: &Given<'_>) -> Option<BootTime> {
+    let acceptance = given.gate.acceptance;
+    let unknown = job.open.iter().filter_map(|attempt| match attempt.state {
+        AttemptState::Unknown { since, .. } => Some(since.plus(acceptance)),
+        AttemptState::Intended | AttemptState::Live { .. } => None,
+    });
+    let recovery = if job.open.is_empty() && job.result.is_none() {
+        match &job.recovery {
+            Recovery::Waiting { until, .. } => Some(*until),
+            Recovery::Settling { next, .. } => Some(*next),
+            Recovery::Look { .. } | Recovery::Ready { .. } => None,
+        }
+    } else {
+        None
+    };
+    unknown.chain(recovery).filter(|at| *at > given.now.boot && at.0 != u64::MAX).min()
+}
