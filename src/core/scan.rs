@@ -77,7 +77,7 @@ fn on_found(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: Findin
     let findings = without_foreign(draft, findings);
     let goes_on = judge(draft, Some(&findings));
     note_best(draft, findings.chosen.as_ref());
-    if goes_on {
+    if goes_on && draft.next.block.is_none() {
         choose(draft, checkpoint, &findings);
     }
 }

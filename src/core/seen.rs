@@ -192,6 +192,10 @@ fn on_stranger(draft: &mut Draft<'_>, sighting: &Sighting) {
         note_copy(draft, cloud, draft.next.next_attempt, "its stamps do not agree");
         return;
     }
+    if stamp.run.is_some_and(|run| run != draft.next.key.run) {
+        note_copy(draft, cloud, draft.next.next_attempt, "it belongs to another run of this job");
+        return;
+    }
     let no = stamp.attempt.unwrap_or(0).max(draft.next.next_attempt);
     draft.next.next_attempt = no + 1;
     draft.say(Some(no), Word::Found, format!("{} is ours and was not on record", cloud.id));

@@ -384,6 +384,10 @@ fn advance(draft: &mut Draft<'_>) {
         return;
     }
     if draft.next.wanted == Wanted::Cancel {
+        if draft.given.gate.new_store.is_some() {
+            // Something that an earlier store sent may still arrive; it would have to be stopped.
+            return;
+        }
         draft.finish(OutcomeKind::Cancelled, "cancelled; nothing of it runs");
         return;
     }

@@ -6,8 +6,10 @@
 pub mod checkpoint;
 pub mod cloud;
 pub mod error;
+pub mod handle;
 pub mod ids;
 pub mod money;
 pub mod secret;
 pub mod spec;
 pub mod time;
+pub mod view;

@@ -1,1 +1,3 @@
 //! Tests that need no process of their own: the core, the store, the client, the bucket.
+
+mod core_model;

@@ -1,0 +1,186 @@
+//! What people and scripts see: the JSON of the API and of `-o json`. Ids and money are text, times
+//! RFC 3339 in UTC, durations whole seconds; no field ever changes its type.
+
+use serde::{Deserialize, Serialize};
+
+/// A row of `ps`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobRow {
+    /// Name of the job.
+    pub name: String,
+    /// Its run.
+    pub run: u32,
+    /// The phase, one of the closed list.
+    pub phase: String,
+    /// Whether the last good look is older than three sweeps.
+    pub stale: bool,
+    /// Seconds since the last good look at its target; `null` before the first.
+    pub last_look_s: Option<u64>,
+    /// Why it is in this phase; empty for RUNNING and SUCCEEDED.
+    pub why: String,
+    /// The vendor's status word of the open attempt.
+    pub vendor_status: Option<String>,
+    /// Step of the newest whole checkpoint.
+    pub step: Option<u64>,
+    /// Attempts known to have existed.
+    pub attempts: u32,
+    /// Of these, ended by a release.
+    pub releases: u32,
+    /// Of these, ended by an error or without explanation.
+    pub errors: u32,
+    /// Seconds since the open attempt's UserCommand began.
+    pub up_s: Option<u64>,
+    /// Summed running time of the ended attempts, seconds.
+    pub ran_s: u64,
+    /// Whether a job file still stands behind it.
+    pub managed: bool,
+    /// The target.
+    pub target: String,
+    /// What happens next by itself, in words; empty if nothing.
+    pub next: String,
+}
+
+/// Everything on one page: `describe`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobPage {
+    /// The row of `ps`.
+    pub row: JobRow,
+    /// Every reason why nothing is submitted now.
+    pub holds: Vec<String>,
+    /// Checkpoint prefix, if the job has one.
+    pub checkpoints: Option<String>,
+    /// Digest of the spec that the next attempt uses.
+    pub spec: String,
+    /// The attempts, newest first.
+    pub attempts: Vec<AttemptView>,
+    /// The last events, oldest first.
+    pub events: Vec<EventView>,
+}
+
+/// One attempt, open or ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptView {
+    /// Its number.
+    pub no: u32,
+    /// Its mark.
+    pub mark: String,
+    /// Its DLC job id, once known.
+    pub id: Option<String>,
+    /// `intended`, `unknown`, `live`, `ended`, `never_created`.
+    pub state: String,
+    /// The vendor's status word, while live.
+    pub status: Option<String>,
+    /// Step it started from; `null` is zero or unknown.
+    pub from_step: Option<u64>,
+    /// Checkpoint it started from, relative to the prefix; `null` is zero.
+    pub from_path: Option<String>,
+    /// When it was decided.
+    pub intended: String,
+    /// When it ended.
+    pub ended: Option<String>,
+    /// How long UserCommand ran, seconds.
+    pub ran_s: Option<u64>,
+    /// The verdict.
+    pub verdict: Option<VerdictView>,
+    /// Whether a stop was asked for.
+    pub stop_asked: bool,
+}
+
+/// Why an attempt ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VerdictView {
+    /// The cause's word.
+    pub cause: String,
+    /// The rule that matched.
+    pub rule: String,
+    /// What it was read from.
+    pub evidence: Vec<String>,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventView {
+    /// Its place in the log: grows by one, over all jobs.
+    pub sequence: u64,
+    /// When.
+    pub at: String,
+    /// The job.
+    pub job: String,
+    /// Its run.
+    pub run: u32,
+    /// The attempt, if it is about one.
+    pub attempt: Option<u32>,
+    /// Its word.
+    pub word: String,
+    /// A sentence.
+    pub text: String,
+    /// The same for scripts.
+    pub data: serde_json::Value,
+}
+
+/// A page of events.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventPage {
+    /// Oldest first.
+    pub events: Vec<EventView>,
+    /// Pass this as `after` to go on.
+    pub next_after: u64,
+    /// Events before the first one that were asked for and are trimmed.
+    pub gap: bool,
+}
+
+/// What an act did, job by job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ActReport {
+    /// The job.
+    pub job: String,
+    /// The phase after the act.
+    pub phase: String,
+    /// What was done and what is still awaited.
+    pub text: String,
+}
+
+/// `why`: the last verdict and what follows from it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WhyView {
+    /// The row of `ps`.
+    pub row: JobRow,
+    /// The attempt that is explained; `null` if none has ended.
+    pub attempt: Option<AttemptView>,
+    /// What the last look into the bucket chose and refused, as in the CHECKPOINT event.
+    pub checkpoint: serde_json::Value,
+    /// Every reason why nothing is submitted now.
+    pub holds: Vec<String>,
+    /// What happens next by itself.
+    pub next: String,
+    /// Ends without a new checkpoint since the last progress.
+    pub ends_without_progress: u32,
+}
+
+/// The daemon itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DaemonView {
+    /// The version of the program.
+    pub version: String,
+    /// This installation.
+    pub owner: String,
+    /// Process id.
+    pub pid: u32,
+    /// Seconds since the start.
+    pub uptime_s: u64,
+    /// Each target: when it was last seen whole, and what is wrong with it.
+    pub targets: Vec<TargetView>,
+}
+
+/// One target as the daemon sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TargetView {
+    /// Its name.
+    pub name: String,
+    /// Whether a complete sweep was compared with the store since the start.
+    pub verified: bool,
+    /// Seconds since the last complete sweep.
+    pub last_sweep_s: Option<u64>,
+    /// The last fault, in words.
+    pub fault: Option<String>,
+}
