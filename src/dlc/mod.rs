@@ -1,1 +1,10 @@
 //! PAI-DLC on the gateway: the calls, the wire types, and what an answer proves.
+//!
+//! What always holds: CreateJob is sent once for each call of [`client::Dlc::create_job`] and its
+//! outcome is never guessed; a list counts as complete only if it proves that it is. Decides
+//! nothing and remembers nothing.
+
+pub mod client;
+pub mod launcher;
+pub mod list;
+pub mod wire;

@@ -129,18 +129,18 @@ impl CallError {
     pub fn retry_after(&self) -> Option<Duration> {
         self.refusal().and_then(|r| r.told.retry_after)
     }
+}
 
-    /// The error and all its causes in one line.
-    pub fn whole(&self) -> String {
-        let mut text = self.to_string();
-        let mut next = std::error::Error::source(self);
-        while let Some(cause) = next {
-            text.push_str(": ");
-            text.push_str(&cause.to_string());
-            next = cause.source();
-        }
-        text
+/// An error and all its causes in one line.
+pub fn whole(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        next = cause.source();
     }
+    text
 }
 
 /// Codes that say that the service is in trouble, not that it decided: with them even a 4xx
