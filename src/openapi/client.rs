@@ -228,8 +228,14 @@ impl Client {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
             built.headers_mut().insert(name, header);
         }
-        if let Some(body) = &request.body {
-            *built.body_mut() = Some(body.clone().into());
+        match (&request.body, request.method) {
+            (Some(body), _) => *built.body_mut() = Some(body.clone().into()),
+            // Some gateways answer 411 to a POST without a length.
+            (None, Method::Post | Method::Put | Method::Delete) => {
+                let nothing = HeaderValue::from_static("0");
+                built.headers_mut().insert(reqwest::header::CONTENT_LENGTH, nothing);
+            }
+            (None, Method::Get) => {}
         }
         Ok(built)
     }
