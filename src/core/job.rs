@@ -26,6 +26,8 @@ pub struct Job {
     pub next_attempt: AttemptNo,
     /// Attempts that are known to have existed in the cloud.
     pub created: u32,
+    /// How the attempts ended that are not open any more.
+    pub tally: Tally,
     /// An end on which nothing has been decided yet.
     pub unjudged: Option<EndedAttempt>,
     /// What is being prepared while nothing is open.
@@ -38,6 +40,35 @@ pub struct Job {
     pub copies: Vec<CloudId>,
     /// How it ended, once it did.
     pub result: Option<Outcome>,
+}
+
+/// Ends so far, by what they cost a person's trust.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tally {
+    /// Spot releases.
+    pub releases: u32,
+    /// Errors and ends without explanation.
+    pub errors: u32,
+}
+
+impl Tally {
+    /// Counts an end in (`by` 1) or, where a verdict is amended, out again (`by` -1).
+    pub fn count(&mut self, cause: super::verdict::Cause, by: i32) {
+        use super::verdict::Cause;
+        match cause {
+            Cause::Released => self.releases = self.releases.saturating_add_signed(by),
+            Cause::UserError
+            | Cause::NeverStarted
+            | Cause::StoppedUnexplained
+            | Cause::TimeLimit
+            | Cause::Unexplained => self.errors = self.errors.saturating_add_signed(by),
+            Cause::Succeeded
+            | Cause::EndedEarly
+            | Cause::StoppedByUs
+            | Cause::StoppedByPerson
+            | Cause::NeverCreated => {}
+        }
+    }
 }
 
 /// Where a job comes from.
@@ -310,6 +341,7 @@ impl Job {
             open: Vec::new(),
             next_attempt: 1,
             created: 0,
+            tally: Tally::default(),
             unjudged: None,
             recovery: Recovery::look(),
             progress: Progress::default(),

@@ -349,6 +349,7 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
         attempt,
     };
     tell_end(draft, no, cloud, &ended.verdict, ran);
+    draft.next.tally.count(ended.verdict.cause, 1);
     draft.next.progress.ran += ran;
     draft.next.progress.ran_since += ran;
     draft.ended.push(ended.clone());
@@ -492,6 +493,8 @@ pub(super) fn on_logs(draft: &mut Draft<'_>, mut ended: EndedAttempt, pods: &[Lo
         progress.alike_halves = 0;
         progress.last_look = Some(amended.look.clone());
     }
+    draft.next.tally.count(ended.verdict.cause, -1);
+    draft.next.tally.count(amended.cause, 1);
     ended.verdict = amended;
     draft.ended.push(ended);
 }

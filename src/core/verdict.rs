@@ -156,6 +156,8 @@ const RULES: &[Rule] = &[
     rule("message-reclaimed-zh", Field::ReasonMessage, "回收", Cause::Released),
 ];
 
+/// Characters of one field that are kept as evidence.
+const EVIDENCE_LIMIT: usize = 400;
 /// Codes of a stop that a person asked for.
 const PERSON_CODES: &[&str] = &["JobStoppedByUser", "StoppedByUser"];
 /// Codes of an end that will come again however often the same body is sent.
@@ -180,7 +182,8 @@ pub fn judge(
         ("ReasonMessage", &cloud.reason_message),
     ] {
         if !value.is_empty() {
-            evidence.push(format!("{name}={value}"));
+            let cut: String = value.chars().take(EVIDENCE_LIMIT).collect();
+            evidence.push(format!("{name}={cut}"));
         }
     }
     let evicted = cloud.pods.iter().filter(|p| p.sub_status == "Evicted").count();

@@ -26,3 +26,16 @@ pub fn point(name: &str) {
 /// Passes the crash point `name`.
 #[cfg(not(debug_assertions))]
 pub fn point(_name: &str) {}
+
+/// Panics in a step of the job that `SPOTKEEPER_PANIC_JOB` names.
+#[cfg(debug_assertions)]
+pub fn panic_for(job: &str) {
+    use std::sync::OnceLock;
+    static WANTED: OnceLock<Option<String>> = OnceLock::new();
+    let wanted = WANTED.get_or_init(|| std::env::var("SPOTKEEPER_PANIC_JOB").ok());
+    assert!(wanted.as_deref() != Some(job), "asked to panic for {job}");
+}
+
+/// Panics in a step of the job that `SPOTKEEPER_PANIC_JOB` names.
+#[cfg(not(debug_assertions))]
+pub fn panic_for(_job: &str) {}

@@ -1,5 +1,13 @@
 //! Tests that need no process of their own: the core, the store, the client, the bucket.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::wildcard_enum_match_arm,
+    clippy::struct_excessive_bools,
+    reason = "a test's failure is for people to read; its worlds are not interfaces"
+)]
+
 mod core_model;
 mod dlc_calls;
 mod dlc_golden;

@@ -1,0 +1,109 @@
+//! The CreateJob body of an attempt: what the person wrote, with resume argument, launcher, bid and
+//! stamps. Secrets are not in it; they are added at the send.
+
+use crate::core::job::{Attempt, Start};
+use crate::dlc::launcher;
+use crate::dlc::wire::{self, Submission, WireError};
+use crate::model::ids::{JobKey, Owner};
+use crate::model::resume_text::{self, TemplateProblem};
+use crate::model::secret::Secret;
+use crate::model::spec::JobSpec;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a secret file.
+const SECRET_LIMIT_BYTES: u64 = 64 * 1024;
+
+/// Why an attempt cannot be put into a body. All of these were checked when the job file was taken;
+/// they come up when something changed since.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BodyError {
+    /// The resume argument cannot be written.
+    #[error("the resume argument")]
+    Resume(#[source] TemplateProblem),
+    /// The body does not take our stamps.
+    #[error("the CreateJob body")]
+    Stamp(#[source] WireError),
+    /// A secret file cannot be read.
+    #[error("the secret `{name}` of the environment variable {variable}: {why}")]
+    Secret {
+        /// The variable.
+        variable: String,
+        /// The file's name below `job_secrets`.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// The body of `attempt`, secrets left out.
+pub(super) fn build(
+    owner: &Owner,
+    key: &JobKey,
+    attempt: &Attempt,
+    spec: &JobSpec,
+) -> Result<Map<String, Value>, BodyError> {
+    let written = spec.body.get("UserCommand").and_then(Value::as_str).unwrap_or_default();
+    let (command, resume_path, resume_step) = match (&attempt.start, &spec.checkpoint) {
+        (Start::From(point), Some(checkpoint)) => {
+            let fill = |template: &str| {
+                resume_text::render(template, &checkpoint.mount, point).map_err(BodyError::Resume)
+            };
+            let command = if let Some(whole) = &checkpoint.resume_command {
+                fill(whole)?
+            } else {
+                let template = checkpoint.resume.as_ref().unwrap_or(&point.argument);
+                resume_text::insert(written, &fill(template)?)
+            };
+            (command, Some(resume_text::below(&checkpoint.mount, &point.path)), point.step)
+        }
+        (Start::From(_), None) | (Start::Fresh, _) => {
+            (resume_text::insert(written, ""), None, None)
+        }
+    };
+    let command =
+        if spec.launcher { launcher::wrap(&command, attempt.no) } else { command };
+    let mut body = spec.body.clone();
+    let ours = Submission {
+        owner,
+        mark: &attempt.mark,
+        job: key,
+        attempt: attempt.no,
+        workspace: &attempt.place.workspace,
+        user_command: &command,
+        bid: attempt.bid,
+        resume_path: resume_path.as_deref(),
+        resume_step,
+    };
+    wire::stamp_body(&mut body, &ours).map_err(BodyError::Stamp)?;
+    Ok(body)
+}
+
+/// Reads the secrets of a spec, each a regular file right below `folder`.
+pub(super) fn secrets(
+    folder: &Path,
+    spec: &JobSpec,
+) -> Result<BTreeMap<String, Secret>, BodyError> {
+    spec.secret_envs
+        .iter()
+        .map(|(variable, name)| {
+            read_secret(&folder.join(name)).map(|secret| (variable.clone(), secret)).map_err(
+                |why| BodyError::Secret { variable: variable.clone(), name: name.clone(), why },
+            )
+        })
+        .collect()
+}
+
+fn read_secret(path: &PathBuf) -> Result<Secret, String> {
+    let about = std::fs::symlink_metadata(path).map_err(|error| error.to_string())?;
+    if !about.is_file() {
+        return Err("not a regular file".to_owned());
+    }
+    if about.len() > SECRET_LIMIT_BYTES {
+        return Err(format!("larger than {SECRET_LIMIT_BYTES} bytes"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let value = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(Secret::new(value.strip_suffix('\r').unwrap_or(value)))
+}

@@ -1,0 +1,172 @@
+//! All jobs in memory, as they are committed, with the indexes that a step is given.
+
+use super::place::PlaceState;
+use crate::core::job::{EndedAttempt, Job};
+use crate::core::step::{EndedRef, Past};
+use crate::core::submit::Gate;
+use crate::model::ids::{Digest, JobKey, Mark, Owner, TargetName};
+use crate::model::spec::{JobSpec, Place, Target};
+use crate::model::time::{BootTime, Now};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a CreateJob can be accepted at a place whose target is gone from the daemon file.
+const DEFAULT_ACCEPTANCE: Duration = Duration::from_secs(15 * 60);
+/// Ended attempts of a job that are kept in full.
+pub(super) const ATTEMPTS_KEPT: usize = 50;
+
+/// Everything that the driver knows.
+#[derive(Debug)]
+pub(super) struct Book {
+    pub(super) owner: Owner,
+    pub(super) started: Now,
+    pub(super) new_store: bool,
+    pub(super) stopping: bool,
+    pub(super) targets: BTreeMap<TargetName, Target>,
+    pub(super) jobs: BTreeMap<JobKey, Job>,
+    pub(super) specs: BTreeMap<Digest, Arc<JobSpec>>,
+    /// Ended attempts, oldest first, at most [`ATTEMPTS_KEPT`] a job.
+    pub(super) ended: BTreeMap<JobKey, Vec<EndedAttempt>>,
+    /// Marks of attempts that are not open.
+    pub(super) past: BTreeMap<Mark, (JobKey, Past)>,
+    pub(super) places: BTreeMap<Place, PlaceState>,
+    pub(super) wakes: BTreeMap<JobKey, BootTime>,
+    /// Jobs whose step panicked, and what it said: they are left alone until the next start.
+    pub(super) parked: BTreeMap<JobKey, String>,
+}
+
+impl Book {
+    pub(super) fn new(owner: Owner, started: Now, targets: BTreeMap<TargetName, Target>) -> Self {
+        Self {
+            owner,
+            started,
+            new_store: false,
+            stopping: false,
+            targets,
+            jobs: BTreeMap::new(),
+            specs: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            past: BTreeMap::new(),
+            places: BTreeMap::new(),
+            wakes: BTreeMap::new(),
+            parked: BTreeMap::new(),
+        }
+    }
+
+    /// The newest run of a name.
+    pub(super) fn newest(&self, name: &str) -> Option<&Job> {
+        self.jobs.values().filter(|job| job.key.name.as_str() == name).max_by_key(|j| j.key.run)
+    }
+
+    pub(super) fn spec_of(&self, job: &Job) -> Option<Arc<JobSpec>> {
+        self.specs.get(&job.spec).cloned()
+    }
+
+    /// How long a CreateJob can be accepted at a place.
+    pub(super) fn acceptance(&self, place: &Place) -> Duration {
+        self.targets
+            .values()
+            .find(|target| target.place == *place)
+            .map_or(DEFAULT_ACCEPTANCE, |target| target.acceptance)
+    }
+
+    /// Every place that has to be looked at: configured ones, and those of open attempts.
+    pub(super) fn wanted_places(&self) -> Vec<Place> {
+        let open = self.jobs.values().flat_map(|job| job.open.iter().map(|a| a.place.clone()));
+        let mut places: Vec<Place> =
+            self.targets.values().map(|target| target.place.clone()).chain(open).collect();
+        places.sort();
+        places.dedup();
+        places
+    }
+
+    /// The job of which an attempt with this mark is open.
+    pub(super) fn open_with(&self, mark: &Mark) -> Option<&JobKey> {
+        self.jobs
+            .values()
+            .find(|job| job.open.iter().any(|attempt| attempt.mark == *mark))
+            .map(|job| &job.key)
+    }
+
+    /// Takes over an ended attempt.
+    pub(super) fn record_ended(&mut self, key: &JobKey, ended: EndedAttempt) {
+        let no = ended.attempt.no;
+        let past = match &ended.id {
+            Some(id) => Past::Ended(EndedRef { no, id: id.clone() }),
+            None => Past::NeverCreated { no, intended: ended.attempt.intended },
+        };
+        self.past.insert(ended.attempt.mark.clone(), (key.clone(), past));
+        let list = self.ended.entry(key.clone()).or_default();
+        match list.binary_search_by_key(&no, |e| e.attempt.no) {
+            Ok(at) => list[at] = ended,
+            Err(at) => list.insert(at, ended),
+        }
+        if list.len() > ATTEMPTS_KEPT {
+            list.remove(0);
+        }
+    }
+
+    /// What a step of `job` is given besides clocks and mark. `staged` are jobs of the same batch.
+    pub(super) fn gate(&self, job: &Job, spec: &JobSpec, staged: &BTreeMap<JobKey, Job>) -> Gate {
+        let target = self.targets.get(&spec.target);
+        let place = target.map(|target| target.place.clone());
+        let unseen = PlaceState::default();
+        let state = place.as_ref().and_then(|place| self.places.get(place)).unwrap_or(&unseen);
+        let acceptance = match (job.open.first(), target) {
+            (Some(attempt), _) => self.acceptance(&attempt.place),
+            (None, Some(target)) => target.acceptance,
+            (None, None) => DEFAULT_ACCEPTANCE,
+        };
+        let may_follow = job.open.is_empty() && job.result.is_none();
+        Gate {
+            acceptance,
+            verified: state.verified(),
+            new_store: if self.new_store { state.new_store_wait(acceptance) } else { None },
+            other_writer: state.other_writer.clone(),
+            own_user: state.own_user.clone(),
+            lease: if may_follow { self.lease_against(job, spec, staged) } else { None },
+            slot: !may_follow || target.is_none_or(|target| self.has_slot(target, staged)),
+            stopping: self.stopping,
+            owner: self.owner.clone(),
+            place,
+        }
+    }
+
+    /// Jobs as they will be once the batch is durable.
+    fn with_staged<'a>(
+        &'a self,
+        staged: &'a BTreeMap<JobKey, Job>,
+    ) -> impl Iterator<Item = &'a Job> {
+        self.jobs.values().map(|job| staged.get(&job.key).unwrap_or(job))
+    }
+
+    /// Another job that holds an equal or nested checkpoint prefix: that of its next attempt or of
+    /// one that is open under an older spec.
+    fn lease_against(
+        &self,
+        job: &Job,
+        spec: &JobSpec,
+        staged: &BTreeMap<JobKey, Job>,
+    ) -> Option<JobKey> {
+        let own = &spec.checkpoint.as_ref()?.location;
+        self.with_staged(staged)
+            .filter(|other| other.key != job.key && other.holds_lease())
+            .find(|other| {
+                let specs = other.open.iter().map(|a| &a.spec).chain([&other.spec]);
+                specs
+                    .filter_map(|digest| self.specs.get(digest)?.checkpoint.as_ref())
+                    .any(|checkpoint| checkpoint.location.overlaps(own))
+            })
+            .map(|other| other.key.clone())
+    }
+
+    fn has_slot(&self, target: &Target, staged: &BTreeMap<JobKey, Job>) -> bool {
+        let open = self
+            .with_staged(staged)
+            .flat_map(|job| &job.open)
+            .filter(|attempt| attempt.target == target.name)
+            .count();
+        u32::try_from(open).unwrap_or(u32::MAX) < target.max_parallel
+    }
+}

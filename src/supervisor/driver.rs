@@ -1,0 +1,573 @@
+//! The owner of every job: take work, step, commit, then act.
+
+use super::book::Book;
+use super::effects::Effects;
+use super::stored::{self, Log, StateError};
+use super::work::{Known, Message, Swept, Work};
+use crate::core::event::{Event, Word};
+use crate::core::identity::mark_of;
+use crate::core::job::{AttemptState, EndedAttempt, Job, Wanted};
+use crate::core::retry;
+use crate::core::step::{Effect, Given, Input, Pass, Past, Step, step};
+use crate::model::handle::Request;
+use crate::model::ids::{JobKey, Mark};
+use crate::model::spec::Place;
+use crate::model::time::{BootTime, Now};
+use crate::service::clock::Clock;
+use crate::service::crash;
+use crate::store::records::StoredEvent;
+use crate::store::{Batch, Handle};
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// Jobs that share one commit at most.
+const TURN_LIMIT: usize = 64;
+/// The driver looks at its timers at least this often: the boot clock goes on in a suspend, the
+/// runtime's does not.
+const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+/// How long a stop waits for calls that are under way.
+const STOP_GRACE: Duration = Duration::from_secs(7);
+
+/// The way in for tasks, and out to them.
+pub(super) struct Lines {
+    pub(super) messages: mpsc::Receiver<Message>,
+    pub(super) requests: mpsc::Receiver<Request>,
+    /// Turns true when the process has to end.
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+/// What one turn decided.
+#[derive(Default)]
+struct Turn {
+    staged: BTreeMap<JobKey, Job>,
+    dropped: Vec<JobKey>,
+    batch: Batch,
+    effects: Vec<(JobKey, Effect)>,
+    ended: Vec<(JobKey, EndedAttempt)>,
+    events: Vec<StoredEvent>,
+    wakes: Vec<(JobKey, Option<BootTime>)>,
+}
+
+pub(super) struct Driver {
+    pub(super) book: Book,
+    pub(super) log: Log,
+    pub(super) store: Handle,
+    pub(super) clock: Clock,
+    pub(super) effects: Effects,
+    lines: Lines,
+    pending: VecDeque<Work>,
+    sequence: u64,
+    known: BTreeMap<Place, watch::Sender<Known>>,
+    tasks: JoinSet<()>,
+    /// Why the store cannot write now.
+    pub(super) store_fault: Option<String>,
+    /// What was wrong with the job files at the last reading: each fault is logged once.
+    pub(super) file_errors: Vec<String>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        book: Book,
+        log: Log,
+        store: Handle,
+        sequence: u64,
+        effects: Effects,
+        lines: Lines,
+    ) -> Self {
+        let clock = effects.clock.clone();
+        let mut driver = Self {
+            book,
+            log,
+            store,
+            clock,
+            effects,
+            lines,
+            pending: VecDeque::new(),
+            sequence,
+            known: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            store_fault: None,
+            file_errors: Vec::new(),
+        };
+        driver.wake_all();
+        driver
+    }
+
+    /// Every job learns that the process is new.
+    fn wake_all(&mut self) {
+        let keys: Vec<JobKey> = self.book.jobs.keys().cloned().collect();
+        self.pending.extend(keys.into_iter().map(|key| Work::Input(key, Input::Started)));
+    }
+
+    /// Runs until it is told to stop, and the calls under way have come out or took too long.
+    pub(super) async fn run(mut self) {
+        while !*self.lines.stop.borrow() {
+            self.look_at_places();
+            self.turns().await;
+            self.reap();
+            self.wait().await;
+        }
+        self.wind_down().await;
+    }
+
+    async fn wait(&mut self) {
+        if !self.pending.is_empty() {
+            return;
+        }
+        let now = self.clock.now().boot;
+        let next = self.book.wakes.values().min().copied();
+        let delay = next.map_or(LONGEST_SLEEP, |at| at.since(now)).min(LONGEST_SLEEP);
+        tokio::select! {
+            Some(message) = self.lines.messages.recv() => self.take(message).await,
+            Some(request) = self.lines.requests.recv() => self.answer(request).await,
+            _ = self.lines.stop.changed() => {}
+            () = tokio::time::sleep(delay) => {}
+        }
+        for _ in 0..TURN_LIMIT {
+            let Ok(message) = self.lines.messages.try_recv() else { break };
+            self.take(message).await;
+        }
+        self.tick_due();
+    }
+
+    fn tick_due(&mut self) {
+        let now = self.clock.now().boot;
+        let due = self.book.wakes.iter().filter(|(_, at)| **at <= now);
+        let keys: Vec<JobKey> = due.map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.book.wakes.remove(&key);
+            self.pending.push_back(Work::Input(key, Input::Tick));
+        }
+    }
+
+    /// Works through everything that is pending.
+    pub(super) async fn turns(&mut self) {
+        while !self.pending.is_empty() {
+            if let Err(error) = self.turn().await {
+                self.recover(&error).await;
+            }
+        }
+    }
+
+    async fn turn(&mut self) -> Result<(), StateError> {
+        let mut turn = Turn::default();
+        while turn.staged.len() < TURN_LIMIT {
+            match self.pending.pop_front() {
+                None => break,
+                Some(Work::Passed(pass)) if turn.staged.is_empty() => self.passed(&pass),
+                Some(Work::Input(key, input)) if !turn.staged.contains_key(&key) => {
+                    self.stage(&mut turn, key, input)?;
+                }
+                Some(Work::Accept(job)) if !turn.staged.contains_key(&job.key) => {
+                    self.stage_new(&mut turn, *job)?;
+                }
+                Some(Work::Drop(key)) if !turn.staged.contains_key(&key) => {
+                    turn.batch.delete(crate::store::records::job_key(&key))?;
+                    turn.dropped.push(key);
+                }
+                // It has to wait for the commit of what came before.
+                Some(work) => {
+                    self.pending.push_front(work);
+                    break;
+                }
+            }
+        }
+        if !turn.batch.is_empty() {
+            let batch = std::mem::take(&mut turn.batch);
+            self.sequence = self.store.commit(Some(self.sequence), batch).await?.sequence;
+        }
+        self.settle(turn);
+        Ok(())
+    }
+
+    /// Lets the core decide on one input and adds what came of it to the turn.
+    fn stage(&mut self, turn: &mut Turn, key: JobKey, input: Input) -> Result<(), StateError> {
+        let Some(job) = self.book.jobs.get(&key) else { return Ok(()) };
+        let Some(spec) = self.book.spec_of(job) else { return Ok(()) };
+        if self.book.parked.contains_key(&key) {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let mark = match fresh_mark() {
+            Ok(mark) => mark,
+            Err(error) => {
+                tracing::error!(%error, "no random bytes for a mark; the job waits");
+                return Ok(());
+            }
+        };
+        let gate = self.book.gate(job, &spec, &turn.staged);
+        let given = Given { now, spec: &spec, gate, mark };
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            crash::panic_for(key.name.as_str());
+            step(job, &given, input)
+        }));
+        match outcome {
+            Ok(Ok(step)) => {
+                let changed = step.next != *job;
+                self.stage_step(turn, key, step, changed)
+            }
+            Ok(Err(impossible)) => {
+                self.stage_alarm(turn, &key, now, format!("cannot be: {impossible}"))
+            }
+            Err(panic) => {
+                let what = panic_text(panic.as_ref());
+                self.book.parked.insert(key.clone(), what.clone());
+                self.stage_alarm(turn, &key, now, format!("a step panicked, the job is parked: {what}"))
+            }
+        }
+    }
+
+    fn stage_step(
+        &mut self,
+        turn: &mut Turn,
+        key: JobKey,
+        step: Step,
+        changed: bool,
+    ) -> Result<(), StateError> {
+        for event in step.events {
+            turn.events.push(self.log.add(&mut turn.batch, &key, event)?);
+        }
+        for ended in step.ended {
+            stored::put_ended(&mut turn.batch, &key, &ended)?;
+            turn.ended.push((key.clone(), ended));
+        }
+        turn.effects.extend(step.effects.into_iter().map(|effect| (key.clone(), effect)));
+        turn.wakes.push((key.clone(), step.wake_at));
+        if changed {
+            stored::put_job(&mut turn.batch, &step.next)?;
+        }
+        turn.staged.insert(key, step.next);
+        Ok(())
+    }
+
+    fn stage_alarm(
+        &mut self,
+        turn: &mut Turn,
+        key: &JobKey,
+        now: Now,
+        text: String,
+    ) -> Result<(), StateError> {
+        let data = serde_json::Value::Null;
+        let event = Event { at: now.wall, attempt: None, word: Word::Alarm, text, data };
+        turn.events.push(self.log.add(&mut turn.batch, key, event)?);
+        Ok(())
+    }
+
+    fn stage_new(&mut self, turn: &mut Turn, job: Job) -> Result<(), StateError> {
+        let event = Event {
+            at: self.clock.now().wall,
+            attempt: None,
+            word: Word::Accepted,
+            text: format!("run {} of {}", job.key.run, job.key.name),
+            data: serde_json::json!({ "spec": job.spec }),
+        };
+        turn.events.push(self.log.add(&mut turn.batch, &job.key, event)?);
+        stored::put_job(&mut turn.batch, &job)?;
+        self.pending.push_back(Work::Input(job.key.clone(), Input::Tick));
+        turn.staged.insert(job.key.clone(), job);
+        Ok(())
+    }
+
+    /// Everything of the turn is durable: memory follows, then the effects start.
+    fn settle(&mut self, turn: Turn) {
+        for stored in &turn.events {
+            tell(stored);
+            match stored.event.word {
+                Word::Intent => crash::point("intent durable"),
+                Word::Submitted => crash::point("committed"),
+                _ => {}
+            }
+        }
+        for key in &turn.dropped {
+            self.book.jobs.remove(key);
+            self.book.wakes.remove(key);
+        }
+        for (key, ended) in turn.ended {
+            self.book.record_ended(&key, ended);
+        }
+        for (key, wake) in turn.wakes {
+            match wake {
+                Some(at) => self.book.wakes.insert(key, at),
+                None => self.book.wakes.remove(&key),
+            };
+        }
+        let moved = !turn.staged.is_empty();
+        self.book.jobs.extend(turn.staged);
+        if moved {
+            self.tell_sweepers();
+        }
+        let decided = self.clock.now().boot;
+        for (key, effect) in turn.effects {
+            if let Effect::SweepSoon(place) = &effect {
+                self.effects.ring(place);
+                continue;
+            }
+            let Some(job) = self.book.jobs.get(&key) else { continue };
+            if let Some(task) = self.effects.task(&self.book, job, effect, decided) {
+                self.tasks.spawn(task);
+            }
+        }
+    }
+
+    /// After a failed commit nothing is decided until the store is open again and everything is
+    /// loaded anew. Questions are answered from what was known.
+    async fn recover(&mut self, error: &StateError) {
+        let mut why = chain(error);
+        let mut tries = 0;
+        self.pending.clear();
+        while !*self.lines.stop.borrow() {
+            if tries == 0 {
+                tracing::error!(error = %why, "the store cannot write: nothing is decided until it can");
+            }
+            self.store_fault = Some(why.clone());
+            tries += 1;
+            let delay = retry::after_fault(tries).min(LONGEST_SLEEP);
+            let until = self.clock.now().boot.plus(delay);
+            while self.clock.now().boot < until && !*self.lines.stop.borrow() {
+                let left = until.since(self.clock.now().boot);
+                tokio::select! {
+                    Some(request) = self.lines.requests.recv() => self.answer_from_memory(request),
+                    _ = self.lines.stop.changed() => {}
+                    () = tokio::time::sleep(left) => {}
+                }
+            }
+            match self.reload().await {
+                Ok(()) => {
+                    tracing::warn!("the store is open again; everything was loaded anew");
+                    self.store_fault = None;
+                    self.wake_all();
+                    return;
+                }
+                Err(error) => why = chain(&error),
+            }
+        }
+    }
+
+    async fn reload(&mut self) -> Result<(), StateError> {
+        self.store.reopen().await?;
+        let targets = self.book.targets.clone();
+        let mut book = Book::new(self.book.owner.clone(), self.book.started, targets);
+        self.log = stored::load(&self.store, &mut book).await?;
+        book.new_store = self.book.new_store;
+        book.stopping = self.book.stopping;
+        // Effects that were under way tell of attempts by number; places are compared anew.
+        self.book = book;
+        self.sequence = self.store.sequence().await?;
+        Ok(())
+    }
+
+    async fn take(&mut self, message: Message) {
+        match message {
+            Message::Input(key, input) => self.pending.push_back(Work::Input(key, input)),
+            Message::Swept(swept) => self.take_pass(swept),
+            Message::Files(set) => self.take_files(set).await,
+        }
+    }
+
+    /// Turns a pass into inputs: what was seen first, then that the pass is through.
+    fn take_pass(&mut self, swept: Swept) {
+        let Swept { pass, jobs, owner_seen, fault } = swept;
+        let acceptance = self.book.acceptance(&pass.place);
+        let started = self.book.started;
+        let state = self.book.places.entry(pass.place.clone()).or_default();
+        if owner_seen {
+            state.note_owner_seen();
+        }
+        if let Some(fault) = fault {
+            if state.fault.is_none() {
+                tracing::warn!(place = %pass.place.endpoint, %fault, "a pass over ListJobs is not complete");
+            }
+            state.fault = Some(fault);
+        }
+        for cloud in jobs {
+            let Some(mark) = mark_of(&cloud, &self.book.owner) else { continue };
+            let (key, past) = if let Some(key) = self.book.open_with(&mark) {
+                (key.clone(), Past::Stranger)
+            } else if let Some((key, past)) = self.book.past.get(&mark) {
+                (key.clone(), past.clone())
+            } else {
+                let after_start = cloud.created.map_or(Duration::ZERO, |t| t.since(started.wall));
+                if super::place::PlaceState::is_other_writer(after_start, acceptance) {
+                    let why = format!("{} was created by another process", cloud.id);
+                    tracing::error!(%why, "another writer uses our owner id: nothing is submitted there");
+                    if let Some(state) = self.book.places.get_mut(&pass.place) {
+                        state.other_writer = Some(why);
+                    }
+                    continue;
+                }
+                let Some(key) = self.home_of(&cloud) else {
+                    tracing::warn!(id = %cloud.id, job = ?cloud.stamp.job,
+                        "a job of ours in the cloud belongs to no job on record");
+                    continue;
+                };
+                (key, Past::Stranger)
+            };
+            self.learn_user(&pass.place, &key, &cloud);
+            let cloud = Box::new(cloud);
+            let place = pass.place.clone();
+            self.pending.push_back(Work::Input(key, Input::Seen { mark, cloud, past, place }));
+        }
+        let concerned = self.book.jobs.values().filter(|job| {
+            job.open.iter().any(|attempt| {
+                attempt.place == pass.place
+                    && (attempt.stop.is_some()
+                        || matches!(attempt.state, AttemptState::Unknown { .. }))
+            })
+        });
+        let keys: Vec<JobKey> = concerned.map(|job| job.key.clone()).collect();
+        for key in keys {
+            self.pending.push_back(Work::Input(key, Input::Swept(pass.clone())));
+        }
+        self.pending.push_back(Work::Passed(pass));
+    }
+
+    /// The job on record that a cloud job nobody knows says it belongs to.
+    fn home_of(&self, cloud: &crate::model::cloud::CloudJob) -> Option<JobKey> {
+        let name = cloud.stamp.job.as_deref()?;
+        let run = cloud.stamp.run.unwrap_or(1);
+        let exact = self
+            .book
+            .jobs
+            .keys()
+            .find(|key| key.name.as_str() == name && key.run == run)
+            .cloned();
+        exact.or_else(|| self.book.newest(name).map(|job| job.key.clone()))
+    }
+
+    /// A job whose id CreateJob gave us shows whose our jobs are.
+    fn learn_user(&mut self, place: &Place, key: &JobKey, cloud: &crate::model::cloud::CloudJob) {
+        let ours = self
+            .book
+            .jobs
+            .get(key)
+            .is_some_and(|job| job.open.iter().any(|a| a.id() == Some(&cloud.id)));
+        if ours
+            && cloud.user_id.is_some()
+            && let Some(state) = self.book.places.get_mut(place)
+        {
+            state.own_user.clone_from(&cloud.user_id);
+        }
+    }
+
+    /// Everything of a pass was compared: the place may open, and those that wait look again.
+    fn passed(&mut self, pass: &Pass) {
+        let acceptance = self.book.acceptance(&pass.place);
+        let started = self.book.started;
+        let state = self.book.places.entry(pass.place.clone()).or_default();
+        state.passed(pass, acceptance, started);
+        let waiting = self.book.jobs.values().filter(|job| {
+            let idle = job.open.is_empty() && job.result.is_none();
+            idle && (job.wanted == Wanted::Cancel || job.block.is_none())
+        });
+        let keys: Vec<JobKey> = waiting.map(|job| job.key.clone()).collect();
+        self.pending.extend(keys.into_iter().map(|key| Work::Input(key, Input::Tick)));
+    }
+
+    /// Work that the file reader or a person brings.
+    pub(super) fn push(&mut self, work: Work) {
+        self.pending.push_back(work);
+    }
+
+    /// Keeps a task looking at every place that matters.
+    fn look_at_places(&mut self) {
+        for place in self.book.wanted_places() {
+            if !self.known.contains_key(&place) {
+                let (sender, known) = watch::channel(self.known_at(&place));
+                self.tasks.spawn(self.effects.sweeper(&place, known, self.book.started));
+                self.known.insert(place, sender);
+            }
+        }
+    }
+
+    fn tell_sweepers(&self) {
+        for (place, sender) in &self.known {
+            let known = self.known_at(place);
+            sender.send_if_modified(|old| {
+                let changed = *old != known;
+                *old = known;
+                changed
+            });
+        }
+    }
+
+    fn known_at(&self, place: &Place) -> Known {
+        let mut known = Known::default();
+        for attempt in self.book.jobs.values().flat_map(|job| &job.open) {
+            if attempt.place != *place {
+                continue;
+            }
+            let oldest = known.oldest.get_or_insert(attempt.intended);
+            *oldest = (*oldest).min(attempt.intended);
+            if let AttemptState::Live { id, status, restarts, .. } = &attempt.state {
+                known.open.insert(id.clone(), (status.clone(), *restarts));
+            }
+        }
+        let ended = self.book.ended.values().flatten().filter(|e| e.attempt.place == *place);
+        known.ended.extend(ended.filter_map(|e| e.id.clone()));
+        known
+    }
+
+    fn reap(&mut self) {
+        while let Some(done) = self.tasks.try_join_next() {
+            if let Err(error) = done {
+                tracing::error!(%error, "a task of the supervisor panicked");
+            }
+        }
+    }
+
+    /// No new intents; what is under way may come out, for a while. No job is stopped.
+    async fn wind_down(mut self) {
+        self.book.stopping = true;
+        let until = self.clock.now().boot.plus(STOP_GRACE);
+        self.effects.stop_sweeping();
+        while !self.tasks.is_empty() && self.clock.now().boot < until {
+            let left = until.since(self.clock.now().boot);
+            tokio::select! {
+                Some(message) = self.lines.messages.recv() => self.take(message).await,
+                _ = self.tasks.join_next() => {}
+                () = tokio::time::sleep(left) => {}
+            }
+            self.turns().await;
+        }
+        self.turns().await;
+        self.tasks.abort_all();
+        self.store.close().await;
+        let open: usize = self.book.jobs.values().map(|job| job.open.len()).sum();
+        tracing::info!(attempts_left_running = open, "stopped; no job was stopped");
+    }
+}
+
+/// One line in the log for one event.
+fn tell(stored: &StoredEvent) {
+    let StoredEvent { job, event, .. } = stored;
+    let word = serde_json::to_value(event.word).unwrap_or_default();
+    let word = word.as_str().unwrap_or_default();
+    let attempt = event.attempt;
+    match event.word {
+        Word::Alarm => tracing::error!(%job, attempt, event = word, "{}", event.text),
+        Word::Blocked | Word::Unknown | Word::Twin | Word::Copy | Word::Lost | Word::Returned => {
+            tracing::warn!(%job, attempt, event = word, "{}", event.text);
+        }
+        _ => tracing::info!(%job, attempt, event = word, "{}", event.text),
+    }
+}
+
+fn fresh_mark() -> Result<Mark, getrandom::Error> {
+    let mut bytes = [0u8; 10];
+    getrandom::fill(&mut bytes)?;
+    Ok(Mark::from_random(bytes))
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
+}
+
+/// An error with all its causes.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |e| e.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

@@ -1,0 +1,303 @@
+//! Effects as tasks: each does one thing outside and tells the driver how it came out.
+
+use super::body;
+use super::book::Book;
+use super::driver::chain;
+use super::sweep::{Lookback, Sweeper};
+use super::work::{Known, Message};
+use crate::core::identity::SEND_WITHIN;
+use crate::core::job::{Attempt, EndedAttempt, Job};
+use crate::core::step::{Effect, Input};
+use crate::core::verdict::LogEnd;
+use crate::dlc::client::Dlc;
+use crate::dlc::launcher::parse_end_line;
+use crate::model::checkpoint::Look;
+use crate::model::cloud::{Pod, SendOutcome};
+use crate::model::ids::{AttemptNo, CloudId, JobKey, Owner};
+use crate::model::spec::{JobSpec, Place};
+use crate::model::time::{BootTime, Now};
+use crate::openapi::client::PlainHttp;
+use crate::service::clock::Clock;
+use crate::service::crash;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+
+/// CreateJobs under way at one time.
+const CREATES_LIMIT: usize = 8;
+/// Looks into buckets under way at one time.
+const LOOKS_LIMIT: usize = 8;
+/// Other calls under way at one time.
+const CALLS_LIMIT: usize = 8;
+/// Pods of an ended attempt whose logs are read.
+const LOG_PODS_LIMIT: usize = 64;
+/// Lines asked for of one pod's log.
+const LOG_LINES: u32 = 2_000;
+
+pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What effects are done with. Clones share everything.
+#[derive(Debug, Clone)]
+pub(super) struct Effects {
+    pub(super) clock: Clock,
+    owner: Owner,
+    job_secrets: PathBuf,
+    interval: Duration,
+    driver: mpsc::Sender<Message>,
+    creates: Arc<Semaphore>,
+    looks: Arc<Semaphore>,
+    calls: Arc<Semaphore>,
+    bells: Arc<std::sync::Mutex<BTreeMap<Place, Arc<Notify>>>>,
+    sweeping: watch::Sender<bool>,
+}
+
+impl Effects {
+    pub(super) fn new(
+        clock: Clock,
+        owner: Owner,
+        job_secrets: PathBuf,
+        interval: Duration,
+        driver: mpsc::Sender<Message>,
+    ) -> Self {
+        Self {
+            clock,
+            owner,
+            job_secrets,
+            interval,
+            driver,
+            creates: Arc::new(Semaphore::new(CREATES_LIMIT)),
+            looks: Arc::new(Semaphore::new(LOOKS_LIMIT)),
+            calls: Arc::new(Semaphore::new(CALLS_LIMIT)),
+            bells: Arc::default(),
+            sweeping: watch::Sender::new(true),
+        }
+    }
+
+    fn bell(&self, place: &Place) -> Arc<Notify> {
+        let mut bells = self.bells.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Arc::clone(bells.entry(place.clone()).or_default())
+    }
+
+    /// Makes the next pass at a place come soon.
+    pub(super) fn ring(&self, place: &Place) {
+        self.bell(place).notify_one();
+    }
+
+    /// Ends the tasks that list.
+    pub(super) fn stop_sweeping(&self) {
+        self.sweeping.send_replace(false);
+    }
+
+    /// The task that lists our jobs at a place for as long as this process lives.
+    pub(super) fn sweeper(
+        &self,
+        place: &Place,
+        known: watch::Receiver<Known>,
+        started: Now,
+    ) -> Task {
+        let sweeper = Sweeper {
+            place: place.clone(),
+            owner: self.owner.clone(),
+            clock: self.clock.clone(),
+            interval: self.interval,
+            bell: self.bell(place),
+            known,
+            driver: self.driver.clone(),
+            going: self.sweeping.subscribe(),
+            lookback: Lookback::since(started),
+        };
+        Box::pin(sweeper.run())
+    }
+
+    /// The task that carries out an effect which was decided at `decided`.
+    pub(super) fn task(
+        &self,
+        book: &Book,
+        job: &Job,
+        effect: Effect,
+        decided: BootTime,
+    ) -> Option<Task> {
+        let this = self.clone();
+        let key = job.key.clone();
+        match effect {
+            Effect::Create(no) => {
+                let attempt = job.open.iter().find(|a| a.no == no)?.clone();
+                let spec = Arc::clone(book.specs.get(&attempt.spec)?);
+                Some(Box::pin(this.create(key, attempt, spec, decided)))
+            }
+            Effect::Stop { no, id } => {
+                let place = job.open.iter().find(|a| a.no == no)?.place.clone();
+                Some(Box::pin(this.stop(key, place, id)))
+            }
+            Effect::Look => {
+                let spec = book.spec_of(job)?;
+                let place = book.targets.get(&spec.target).map(|t| t.place.clone());
+                Some(Box::pin(this.look_for(key, spec, place)))
+            }
+            Effect::Logs { ended, pods } => {
+                let spec = book.specs.get(&ended.attempt.spec)?;
+                spec.launcher.then(|| Box::pin(this.read_logs(key, *ended, pods)) as Task)
+            }
+            Effect::SweepSoon(place) => {
+                self.ring(&place);
+                None
+            }
+        }
+    }
+
+    async fn tell(&self, key: JobKey, input: Input) {
+        // A driver that is gone has nobody left to tell.
+        let _ = self.driver.send(Message::Input(key, input)).await;
+    }
+
+    pub(super) fn client(&self, place: &Place) -> Result<Dlc, String> {
+        Dlc::new(place, self.owner.clone(), PlainHttp::Anywhere).map_err(|error| chain(&error))
+    }
+
+    async fn create(
+        self,
+        key: JobKey,
+        attempt: Attempt,
+        spec: Arc<JobSpec>,
+        decided: BootTime,
+    ) {
+        let no = attempt.no;
+        let outcome = self.send(&key, attempt, &spec, decided).await;
+        crash::point("replied");
+        self.tell(key, Input::Sent { no, outcome }).await;
+    }
+
+    async fn send(
+        &self,
+        key: &JobKey,
+        attempt: Attempt,
+        spec: &JobSpec,
+        decided: BootTime,
+    ) -> SendOutcome {
+        let refused = |why: String| SendOutcome::Refused {
+            code: "NotSendable".to_owned(),
+            message: why,
+            passing: false,
+        };
+        let body = match body::build(&self.owner, key, &attempt, spec) {
+            Ok(body) => body,
+            Err(error) => return refused(chain(&error)),
+        };
+        let secrets = match body::secrets(&self.job_secrets, spec) {
+            Ok(secrets) => secrets,
+            Err(error) => return refused(chain(&error)),
+        };
+        let client = match self.client(&attempt.place) {
+            Ok(client) => client,
+            Err(why) => return SendOutcome::NotSent { why },
+        };
+        let _permit = self.creates.acquire().await;
+        let now = self.clock.now();
+        if now.boot.since(decided) > SEND_WITHIN {
+            // Sent now, it could not be told from a copy later on.
+            let why = "this machine slept between the decision and the send".to_owned();
+            return SendOutcome::NotSent { why };
+        }
+        crash::point("before send");
+        let answer = client.create_job(&body, &secrets, now.wall).await;
+        self.heard(answer.date);
+        answer.value
+    }
+
+    fn heard(&self, date: Option<crate::model::time::WallTime>) {
+        if let Some(date) = date {
+            self.clock.heard(date);
+        }
+    }
+
+    async fn stop(self, key: JobKey, place: Place, id: CloudId) {
+        let _permit = self.calls.acquire().await;
+        let client = match self.client(&place) {
+            Ok(client) => client,
+            Err(why) => return tracing::warn!(job = %key, %id, %why, "cannot ask for the stop"),
+        };
+        match client.stop_job(&id, self.clock.now().wall).await {
+            Ok(_) => self.ring(&place),
+            // It is asked again after the next pass for as long as it is not seen stopping.
+            Err(error) => {
+                tracing::warn!(job = %key, %id, error = %chain(&error), "StopJob failed");
+                self.ring(&place);
+            }
+        }
+    }
+
+    async fn look_for(self, key: JobKey, spec: Arc<JobSpec>, place: Option<Place>) {
+        let _permit = self.looks.acquire().await;
+        let look = self.look(&spec, place.as_ref()).await;
+        crash::point("looked");
+        self.tell(key, Input::Looked(look)).await;
+    }
+
+    /// One look into the bucket of a job.
+    pub(super) async fn look(&self, spec: &JobSpec, place: Option<&Place>) -> Look {
+        crash::point("scanning");
+        match &spec.checkpoint {
+            Some(checkpoint) => {
+                super::bucket::look(checkpoint, place, self.clock.now().wall).await
+            }
+            None => Look::Done(crate::model::checkpoint::Findings::default()),
+        }
+    }
+
+    async fn read_logs(self, key: JobKey, ended: EndedAttempt, pods: Vec<Pod>) {
+        let _permit = self.calls.acquire().await;
+        let (Some(id), Ok(client)) = (ended.id.clone(), self.client(&ended.attempt.place)) else {
+            return;
+        };
+        let mut ends = Vec::new();
+        for pod in pods.iter().take(LOG_PODS_LIMIT) {
+            let now = self.clock.now().wall;
+            let lines = client.get_pod_logs(&id, &pod.id, &pod.uid, LOG_LINES, now).await;
+            ends.push(match lines {
+                Ok(answer) => log_end(&answer.value, ended.attempt.no),
+                Err(_) => LogEnd::Silent,
+            });
+        }
+        self.tell(key, Input::Logs { ended: Box::new(ended), pods: ends }).await;
+    }
+}
+
+/// What a log says about the end of its pod. As many lines as were asked for may be cut, and an
+/// empty log may be one that is gone: neither says anything.
+fn log_end(lines: &[String], no: AttemptNo) -> LogEnd {
+    let cut = lines.len() >= usize::try_from(LOG_LINES).unwrap_or(usize::MAX);
+    let ends: Vec<i32> = lines
+        .iter()
+        .rev()
+        .filter_map(|line| parse_end_line(line))
+        .filter(|end| end.attempt == no)
+        .map(|end| end.rc)
+        .collect();
+    match ends.first() {
+        Some(rc) => LogEnd::ByItself(*rc),
+        None if cut || lines.is_empty() => LogEnd::Silent,
+        None => LogEnd::FromOutside,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn only_an_uncut_log_without_the_end_line_says_from_outside() {
+        let end = "spotkeeper: end attempt=3 rank=0 rc=1";
+        assert_eq!(log_end(&lines(&["step 1", end]), 3), LogEnd::ByItself(1));
+        assert_eq!(log_end(&lines(&["step 1", "step 2"]), 3), LogEnd::FromOutside);
+        assert_eq!(log_end(&lines(&["step 1", end]), 4), LogEnd::FromOutside);
+        assert_eq!(log_end(&[], 3), LogEnd::Silent);
+        assert_eq!(log_end(&vec!["x".to_owned(); 2_000], 3), LogEnd::Silent);
+    }
+}

@@ -1,0 +1,153 @@
+//! Job files: told by notify, read as a whole, compared with what is on record.
+//!
+//! An event is only a bell. The folder is watched, not the files; a new reading follows each bell
+//! after a short calm, and one follows every half minute anyway, because network file systems ring
+//! no bell and a folder can be deleted and made again.
+
+use super::driver::{Driver, chain};
+use super::work::{Message, Work};
+use crate::config::{DaemonConfig, JobSet, Severity, load_jobs};
+use crate::core::job::{Job, Source};
+use crate::core::step::Input;
+use crate::model::ids::{Digest, JobKey};
+use crate::model::spec::JobSpec;
+use notify::Watcher as _;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How long the folder has to be calm before it is read.
+const CALM: Duration = Duration::from_millis(300);
+/// A folder that never is calm is read after this long.
+const CALM_LIMIT: Duration = Duration::from_secs(3);
+/// How often it is read without any bell.
+const POLL: Duration = Duration::from_secs(30);
+
+/// Reads the job files for as long as the driver lives.
+pub(super) async fn watch(config: Arc<DaemonConfig>, driver: mpsc::Sender<Message>) {
+    let (bell, mut rung) = mpsc::channel::<()>(1);
+    let mut watcher = watch_folder(&config.jobs_directory, &bell);
+    loop {
+        let again = Arc::clone(&config);
+        let read = tokio::task::spawn_blocking(move || load_jobs(&again.jobs_directory, &again));
+        match read.await {
+            Ok(set) => {
+                if driver.send(Message::Files(set)).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => tracing::error!(%error, "reading the job files panicked"),
+        }
+        let rang = tokio::time::timeout(POLL, rung.recv()).await.is_ok();
+        if rang {
+            calm_down(&mut rung).await;
+        } else {
+            // The folder may be another one by now; a watcher follows the old one.
+            watcher = watch_folder(&config.jobs_directory, &bell);
+        }
+        if watcher.is_none() {
+            watcher = watch_folder(&config.jobs_directory, &bell);
+        }
+    }
+}
+
+async fn calm_down(rung: &mut mpsc::Receiver<()>) {
+    let mut waited = Duration::ZERO;
+    while waited < CALM_LIMIT && tokio::time::timeout(CALM, rung.recv()).await.is_ok() {
+        waited += CALM;
+        tokio::time::sleep(CALM / 3).await;
+    }
+}
+
+fn watch_folder(folder: &Path, bell: &mpsc::Sender<()>) -> Option<notify::RecommendedWatcher> {
+    let bell = bell.clone();
+    // Called on notify's own thread: it may not wait. A full channel means that a bell is rung.
+    let ring = move |_: notify::Result<notify::Event>| drop(bell.try_send(()));
+    let watched = notify::recommended_watcher(ring).and_then(|mut watcher| {
+        watcher.watch(folder, notify::RecursiveMode::NonRecursive)?;
+        Ok(watcher)
+    });
+    watched.inspect_err(|error| {
+        tracing::debug!(folder = %folder.display(), %error, "no file events; the folder is polled");
+    }).ok()
+}
+
+impl Driver {
+    /// Compares the job files with what is on record. A file that cannot be used changes nothing
+    /// of a job that is on record.
+    pub(super) async fn take_files(&mut self, set: JobSet) {
+        let errors: Vec<String> = set
+            .diagnostics
+            .iter()
+            .filter(|d| d.severity == Severity::Error)
+            .map(ToString::to_string)
+            .collect();
+        if errors != self.file_errors {
+            for error in &errors {
+                tracing::error!("job file not taken: {error}");
+            }
+            self.file_errors = errors;
+        }
+        let mut named: BTreeSet<JobKey> = BTreeSet::new();
+        for (_, spec) in &set.accepted {
+            named.insert(spec.key.clone());
+            if let Err(error) = self.take_spec(spec).await {
+                tracing::error!(job = %spec.key, error = %error, "the job file is not taken");
+            }
+        }
+        let unreadable_name = set.rejected.iter().any(|(_, name)| name.is_none());
+        if !set.whole || unreadable_name {
+            return;
+        }
+        let gone: Vec<JobKey> = self
+            .book
+            .jobs
+            .values()
+            .filter(|job| job.source == Source::File && !named.contains(&job.key))
+            .filter(|job| !named.iter().any(|key| key.name == job.key.name))
+            .filter(|job| !set.rejected.iter().any(|(_, name)| name.as_ref() == Some(&job.key.name)))
+            .map(|job| job.key.clone())
+            .collect();
+        for key in gone {
+            let never = self.book.jobs.get(&key).is_some_and(|job| job.next_attempt == 1);
+            self.push(if never {
+                Work::Drop(key)
+            } else {
+                Work::Input(key, Input::File(Source::Unmanaged))
+            });
+        }
+    }
+
+    async fn take_spec(&mut self, spec: &JobSpec) -> Result<(), String> {
+        let text = serde_json::to_vec(spec).map_err(|error| error.to_string())?;
+        let digest = Digest::of(&text);
+        let on_record = self.book.jobs.get(&spec.key);
+        if on_record.is_some_and(|job| job.spec == digest && job.source == Source::File) {
+            return Ok(());
+        }
+        if let Some(newest) = self.book.newest(spec.key.name.as_str()) {
+            if newest.key.run > spec.key.run {
+                return Err(format!("run {} is on record; a run only goes up", newest.key.run));
+            }
+            if newest.key.run < spec.key.run && !newest.is_over() {
+                return Err(format!(
+                    "run {} is not over; cancel it, then run {} begins",
+                    newest.key.run, spec.key.run
+                ));
+            }
+        }
+        if !self.book.specs.contains_key(&digest) {
+            self.store.put_blob(text).await.map_err(|error| chain(&error))?;
+            self.book.specs.insert(digest.clone(), Arc::new(spec.clone()));
+        }
+        if self.book.jobs.contains_key(&spec.key) {
+            self.push(Work::Input(spec.key.clone(), Input::Spec(digest)));
+            self.push(Work::Input(spec.key.clone(), Input::File(Source::File)));
+        } else {
+            self.push(Work::Accept(Box::new(Job::new(spec.key.clone(), digest))));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,38 @@
+//! The shell around the pure core: one driver that owns every job, and tasks that look and act.
+//!
+//! **One owner.** The driver holds all jobs in memory, takes one piece of work after the other off a
+//! bounded queue, lets [`crate::core::step::step`] decide, commits what came of it in one batch and
+//! only then replaces the job in memory and starts effects. A job has at most one uncommitted step.
+//!
+//! **Commit before act.** If the commit fails, nothing happened: memory is dropped, the store is
+//! opened again and everything is loaded anew. What runs in the cloud is left alone meanwhile.
+//!
+//! **Wake-ups carry no facts.** A timer, a changed file or a person's act only makes the driver
+//! look. Facts come from a pass over ListJobs, a look into the bucket, or the store. Effects have
+//! no memory of their own: what is due follows from the record, so a crash between commit and act
+//! loses nothing (an intent without an outcome is searched for, a look or a stop is asked again).
+//!
+//! **Passes.** One task a place (region, workspace, credentials) lists our jobs every interval and
+//! fetches in full only those that changed. A place opens for submissions after its first complete
+//! pass was compared with the store; with a new store also after what an earlier one may have
+//! sent can no longer be accepted.
+//!
+//! **Panics.** A step that panics parks its job with an alarm; the others go on.
+//!
+//! It must not: decide anything about a job (that is the core's), read a clock other than through
+//! [`crate::service::clock::Clock`], or start an effect of a step that is not durable.
+
+mod answers;
+mod body;
+mod book;
+mod bucket;
+mod driver;
+mod effects;
+mod files;
+mod place;
+mod run;
+mod stored;
+mod sweep;
+mod work;
+
+pub use run::{RunError, Settings, Supervisor};

@@ -1,0 +1,174 @@
+//! Loading everything from the store, and writing what a turn of the driver decided.
+
+use super::book::{ATTEMPTS_KEPT, Book};
+use crate::core::event::Event;
+use crate::core::job::{EndedAttempt, Job};
+use crate::model::ids::{Digest, JobKey};
+use crate::model::spec::JobSpec;
+use crate::store::records::{self, RecordError, StoredEvent};
+use crate::store::{Batch, Handle, StoreError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Events that are kept of one job.
+const EVENTS_KEPT: usize = 1_000;
+/// Events that are answered from memory.
+const RECENT_KEPT: usize = 5_000;
+/// Records read at one time.
+const PAGE: usize = 500;
+
+/// Why the state cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The store refused.
+    #[error("the store")]
+    Store(#[from] StoreError),
+    /// A record is not what it should be.
+    #[error("a record")]
+    Record(#[from] RecordError),
+    /// The text of an accepted spec is not readable.
+    #[error("the spec {} of {job}", digest.0)]
+    Spec {
+        /// Its name.
+        digest: Digest,
+        /// The job.
+        job: JobKey,
+        /// What the decoder said.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// The log of events: its last place, and which places belong to whom.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    last: u64,
+    of_job: BTreeMap<JobKey, VecDeque<u64>>,
+    recent: VecDeque<StoredEvent>,
+}
+
+impl Log {
+    /// Gives an event its place and adds it, and what it pushes out, to the batch.
+    pub(super) fn add(
+        &mut self,
+        batch: &mut Batch,
+        job: &JobKey,
+        event: Event,
+    ) -> Result<StoredEvent, StateError> {
+        let stored = StoredEvent { sequence: self.last + 1, job: job.clone(), event };
+        batch.put(records::event_key(stored.sequence), records::encode_event(&stored)?)?;
+        self.note(&stored);
+        if let Some(places) = self.of_job.get_mut(job)
+            && places.len() > EVENTS_KEPT
+            && let Some(oldest) = places.pop_front()
+        {
+            batch.delete(records::event_key(oldest))?;
+        }
+        Ok(stored)
+    }
+
+    fn note(&mut self, stored: &StoredEvent) {
+        self.last = self.last.max(stored.sequence);
+        self.of_job.entry(stored.job.clone()).or_default().push_back(stored.sequence);
+        self.recent.push_back(stored.clone());
+        if self.recent.len() > RECENT_KEPT {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Events behind `after`, oldest first, of one name or of all; and whether some that were
+    /// asked for are gone.
+    pub(super) fn after(
+        &self,
+        job: Option<&str>,
+        after: u64,
+        limit: usize,
+    ) -> (Vec<StoredEvent>, bool) {
+        let found = self
+            .recent
+            .iter()
+            .filter(|e| job.is_none_or(|name| e.job.name.as_str() == name))
+            .filter(|e| e.sequence > after);
+        let first = self.recent.front().map_or(0, |e| e.sequence);
+        (found.take(limit).cloned().collect(), after + 1 < first)
+    }
+
+    /// The last place in the log.
+    pub(super) fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The last events of a job, oldest first.
+    pub(super) fn last_of(&self, job: &JobKey, limit: usize) -> Vec<StoredEvent> {
+        let newest_first = self.recent.iter().rev().filter(|e| e.job == *job);
+        let mut found: Vec<_> = newest_first.take(limit).cloned().collect();
+        found.reverse();
+        found
+    }
+}
+
+/// Reads every record under a prefix.
+async fn all<T: serde::de::DeserializeOwned>(
+    store: &Handle,
+    prefix: &[u8],
+) -> Result<Vec<T>, StateError> {
+    let mut found = Vec::new();
+    let mut after = None;
+    loop {
+        let page = store.range(prefix, after.clone(), PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(found) };
+        after = Some(last.clone());
+        for (key, value) in &page {
+            found.push(records::decode(key, value)?);
+        }
+    }
+}
+
+/// Loads jobs, attempts, specs and events into `book`.
+pub(super) async fn load(store: &Handle, book: &mut Book) -> Result<Log, StateError> {
+    let mut log = Log::default();
+    for job in all::<Job>(store, records::JOBS).await? {
+        book.jobs.insert(job.key.clone(), job);
+    }
+    for (key, ended) in all::<(JobKey, EndedAttempt)>(store, records::ATTEMPTS).await? {
+        book.record_ended(&key, ended);
+    }
+    for event in all::<StoredEvent>(store, records::EVENTS).await? {
+        log.note(&event);
+    }
+    let mut wanted: BTreeSet<(Digest, JobKey)> = BTreeSet::new();
+    for job in book.jobs.values() {
+        wanted.insert((job.spec.clone(), job.key.clone()));
+        wanted.extend(job.open.iter().map(|a| (a.spec.clone(), job.key.clone())));
+    }
+    for (digest, job) in wanted {
+        let text = store.get_blob(digest.clone()).await?;
+        let spec: JobSpec = serde_json::from_slice(&text)
+            .map_err(|source| StateError::Spec { digest: digest.clone(), job, source })?;
+        book.specs.insert(digest, Arc::new(spec));
+    }
+    Ok(log)
+}
+
+/// Adds a job to the batch.
+pub(super) fn put_job(batch: &mut Batch, job: &Job) -> Result<(), StateError> {
+    let key = records::job_key(&job.key);
+    let value = records::encode(&key, job)?;
+    Ok(batch.put(key, value)?)
+}
+
+/// Adds an ended attempt to the batch; the one that is too old to be kept goes.
+pub(super) fn put_ended(
+    batch: &mut Batch,
+    key: &JobKey,
+    ended: &EndedAttempt,
+) -> Result<(), StateError> {
+    let at = records::attempt_key(key, ended.attempt.no);
+    let value = records::encode(&at, &(key, ended))?;
+    batch.put(at, value)?;
+    let kept = u32::try_from(ATTEMPTS_KEPT).unwrap_or(u32::MAX);
+    if let Some(old) = ended.attempt.no.checked_sub(kept).filter(|no| *no > 0) {
+        batch.delete(records::attempt_key(key, old))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! One pass over ListJobs after the other at one place, with GetJob only for what changed.
+
+use super::driver::chain;
+use super::work::{Known, Message, Swept};
+use crate::core::identity::mark_of;
+use crate::core::step::Pass;
+use crate::dlc::client::Dlc;
+use crate::dlc::list::ListFilter;
+use crate::model::cloud::CloudJob;
+use crate::model::ids::Owner;
+use crate::model::spec::Place;
+use crate::model::time::{Now, WallTime};
+use crate::openapi::client::PlainHttp;
+use crate::service::clock::Clock;
+use crate::service::crash;
+use futures_util::StreamExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc, watch};
+
+/// How far the first pass of a process looks back: as far as jobs of a lost or older store matter.
+const FIRST_LOOKBACK: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How much further than the oldest open attempt the others look back.
+const SLACK: Duration = Duration::from_secs(3600);
+/// Passes are never closer than this, however often the bell rings.
+const SHORTEST_GAP: Duration = Duration::from_millis(200);
+/// GetJobs of one pass under way at one time.
+const DETAILS_LIMIT: usize = 8;
+
+/// Where the passes of a process look back to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lookback {
+    started: Now,
+    first_done: bool,
+}
+
+impl Lookback {
+    pub(super) fn since(started: Now) -> Self {
+        Self { started, first_done: false }
+    }
+
+    fn start(self, now: WallTime, oldest: Option<WallTime>) -> WallTime {
+        if self.first_done {
+            oldest.unwrap_or(self.started.wall).min(self.started.wall).minus(SLACK)
+        } else {
+            now.minus(FIRST_LOOKBACK).min(oldest.unwrap_or(now).minus(SLACK))
+        }
+    }
+}
+
+pub(super) struct Sweeper {
+    pub(super) place: Place,
+    pub(super) owner: Owner,
+    pub(super) clock: Clock,
+    pub(super) interval: Duration,
+    pub(super) bell: Arc<Notify>,
+    pub(super) known: watch::Receiver<Known>,
+    pub(super) driver: mpsc::Sender<Message>,
+    pub(super) going: watch::Receiver<bool>,
+    pub(super) lookback: Lookback,
+}
+
+impl Sweeper {
+    pub(super) async fn run(mut self) {
+        loop {
+            let swept = self.sweep().await;
+            if swept.pass.complete {
+                self.lookback.first_done = true;
+            }
+            if self.driver.send(Message::Swept(swept)).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(SHORTEST_GAP.min(self.interval)).await;
+            tokio::select! {
+                () = tokio::time::sleep(self.interval.saturating_sub(SHORTEST_GAP)) => {}
+                () = self.bell.notified() => {}
+                _ = self.going.changed() => return,
+            }
+        }
+    }
+
+    async fn sweep(&mut self) -> Swept {
+        let now = self.clock.now();
+        let known = self.known.borrow_and_update().clone();
+        let mut swept = Swept {
+            pass: Pass {
+                place: self.place.clone(),
+                started: now.boot,
+                complete: false,
+                server: None,
+            },
+            jobs: Vec::new(),
+            owner_seen: false,
+            fault: None,
+        };
+        let client = match Dlc::new(&self.place, self.owner.clone(), PlainHttp::Anywhere) {
+            Ok(client) => client,
+            Err(error) => {
+                swept.fault = Some(chain(&error));
+                return swept;
+            }
+        };
+        let filter =
+            ListFilter { display_name: None, start: self.lookback.start(now.wall, known.oldest) };
+        match client.list_jobs(&filter, now.wall).await {
+            Err(error) => {
+                if let Some(date) = error.date() {
+                    self.clock.heard(date);
+                }
+                swept.fault = Some(chain(&error));
+            }
+            Ok(answer) => {
+                if let Some(date) = answer.date {
+                    self.clock.heard(date);
+                }
+                swept.pass.server = answer.date;
+                swept.pass.complete = answer.value.complete();
+                swept.fault = answer.value.gap;
+                let ours = answer.value.jobs.into_iter();
+                let ours: Vec<_> =
+                    ours.filter(|job| mark_of(job, &self.owner).is_some()).collect();
+                swept.owner_seen = !ours.is_empty();
+                let changed = ours.into_iter().filter(|job| has_news(&known, job));
+                swept.jobs = self.in_full(&client, changed.collect()).await;
+            }
+        }
+        swept
+    }
+
+    /// Fetches each job in full; a row stands for itself where that fails.
+    async fn in_full(&self, client: &Dlc, rows: Vec<CloudJob>) -> Vec<CloudJob> {
+        if rows.iter().any(|row| row.status.is_end()) {
+            crash::point("end seen");
+        }
+        futures_util::stream::iter(rows)
+            .map(|row| async move {
+                match client.get_job(&row.id, self.clock.now().wall).await {
+                    Ok(answer) => answer.value,
+                    Err(error) => {
+                        tracing::debug!(id = %row.id, error = %chain(&error), "GetJob failed");
+                        row
+                    }
+                }
+            })
+            .buffered(DETAILS_LIMIT)
+            .collect()
+            .await
+    }
+}
+
+/// Whether a row says something that is not on record.
+fn has_news(known: &Known, row: &CloudJob) -> bool {
+    if known.ended.contains(&row.id) && row.status.is_end() {
+        return false;
+    }
+    known.open.get(&row.id).is_none_or(|(status, restarts)| {
+        row.status != *status || row.restarts > *restarts || row.status.is_end()
+    })
+}

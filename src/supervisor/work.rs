@@ -1,0 +1,60 @@
+//! What the driver's queue is made of.
+
+use crate::config::JobSet;
+use crate::core::job::Job;
+use crate::core::step::{Input, Pass};
+use crate::model::cloud::{CloudJob, Status};
+use crate::model::ids::{CloudId, JobKey};
+use crate::model::time::WallTime;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Messages that may wait for the driver; the sender of the next one waits for room.
+pub(super) const QUEUE_LIMIT: usize = 1024;
+
+/// What tasks tell the driver.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// Something for one job.
+    Input(JobKey, Input),
+    /// A pass is through.
+    Swept(Swept),
+    /// The job files were read.
+    Files(JobSet),
+}
+
+/// A pass over ListJobs at one place, with everything that changed in full.
+#[derive(Debug)]
+pub(super) struct Swept {
+    /// When, where, how complete.
+    pub(super) pass: Pass,
+    /// The jobs that carry our owner and are new or changed, oldest first.
+    pub(super) jobs: Vec<CloudJob>,
+    /// Whether any job of our owner was there at all.
+    pub(super) owner_seen: bool,
+    /// Why the pass is not complete.
+    pub(super) fault: Option<String>,
+}
+
+/// One piece of work, in the order of arrival.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// Something for one job.
+    Input(JobKey, Input),
+    /// Everything of a pass was taken before this: the place may open.
+    Passed(Pass),
+    /// A job that is new on record.
+    Accept(Box<Job>),
+    /// A job that was never submitted and has no file any more.
+    Drop(JobKey),
+}
+
+/// What the tasks that list may rely on: which rows need no second look.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    /// Open attempts: the status and in-place restarts last recorded.
+    pub(super) open: BTreeMap<CloudId, (Status, u32)>,
+    /// Ended attempts.
+    pub(super) ended: BTreeSet<CloudId>,
+    /// When the oldest attempt that may be open was decided.
+    pub(super) oldest: Option<WallTime>,
+}
