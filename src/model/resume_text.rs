@@ -1,0 +1,508 @@
+//! Resume arguments as text: filling a template, putting the result into a command, and telling
+//! beforehand whether it can reach the trainer.
+//!
+//! Always holds: a value that comes from a bucket or a path is single-quoted for sh, so that no
+//! name of an object is ever run. Must not do: run or parse more of the shell than is needed to
+//! answer these questions; what is unclear counts as "not one simple command".
+
+use super::checkpoint::ResumePoint;
+
+/// The placeholders of a resume template.
+pub const PLACEHOLDERS: [&str; 4] = ["path", "root", "step", "name"];
+
+/// What is wrong with a resume template.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateProblem {
+    /// A placeholder that does not exist.
+    #[error("`{{{name}}}` is no placeholder; there are {{path}}, {{root}}, {{step}} and {{name}}")]
+    Unknown {
+        /// The name between the braces.
+        name: String,
+        /// Byte offset of its brace.
+        at: usize,
+    },
+    /// A placeholder inside quotes, where its own quotes would become part of the value.
+    #[error("`{{{name}}}` stands inside quotes: its value is quoted already, leave them out")]
+    InQuotes {
+        /// The name between the braces.
+        name: String,
+        /// Byte offset of its brace.
+        at: usize,
+    },
+    /// The checkpoint has no step to put in.
+    #[error("`{{step}}` has no value: `{path}` shows no step")]
+    NoStep {
+        /// Path of the checkpoint.
+        path: String,
+    },
+}
+
+/// Where the resume argument goes in a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResumePlace {
+    /// The command says so with `{resume}`.
+    Placeholder,
+    /// The command is one simple command: at its end.
+    End,
+}
+
+/// Why a resume argument cannot reach the trainer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommandProblem {
+    /// `{resume}` inside quotes is one word, with quotes in it.
+    #[error(
+        "`{{resume}}` stands inside quotes, where the argument would be one word; put it outside"
+    )]
+    InQuotes {
+        /// Byte offset of its brace.
+        at: usize,
+    },
+    /// `{resume}` in a comment.
+    #[error("`{{resume}}` stands in a comment, which the shell does not read")]
+    InComment {
+        /// Byte offset of its brace.
+        at: usize,
+    },
+    /// No `{resume}`, and more than one simple command.
+    #[error(
+        "the command is not one simple command ({what}): write {{resume}} where the trainer's argument belongs"
+    )]
+    NotSimple {
+        /// What was found.
+        what: &'static str,
+        /// Its byte offset.
+        at: usize,
+    },
+}
+
+/// `text` as one word of sh, whatever is in it.
+pub fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// Whether every placeholder of a resume template exists and stands outside quotes.
+///
+/// # Errors
+/// The first problem.
+pub fn check_template(template: &str) -> Result<(), TemplateProblem> {
+    fill(template, |_| Ok(String::new())).map(drop)
+}
+
+/// The resume argument for `point`, where `mount` is its location as the container sees it.
+///
+/// # Errors
+/// A placeholder that is unknown, quoted, or without a value.
+pub fn render(template: &str, mount: &str, point: &ResumePoint) -> Result<String, TemplateProblem> {
+    let path = below(mount, &point.path);
+    fill(template, |placeholder| match placeholder {
+        "path" => Ok(quoted(&path)),
+        "root" => Ok(quoted(&below(mount, &point.root))),
+        "name" => Ok(quoted(path.rsplit('/').next().unwrap_or_default())),
+        _ => match point.step {
+            Some(step) => Ok(quoted(&step.to_string())),
+            None => Err(TemplateProblem::NoStep { path: point.path.clone() }),
+        },
+    })
+}
+
+/// `relative` below `mount`; `.` is the mount itself and `..` the folder that holds it.
+fn below(mount: &str, relative: &str) -> String {
+    let mount = match mount.trim_end_matches('/') {
+        "" => "/",
+        trimmed => trimmed,
+    };
+    match relative {
+        "." => mount.to_owned(),
+        ".." => match mount.rsplit_once('/') {
+            Some(("", _)) => "/".to_owned(),
+            Some((parent, _)) => parent.to_owned(),
+            // Not an absolute path (`{mount}` itself): the reader resolves it.
+            None => format!("{mount}/.."),
+        },
+        inside if mount == "/" => format!("/{inside}"),
+        inside => format!("{mount}/{inside}"),
+    }
+}
+
+fn fill(
+    template: &str,
+    mut value: impl FnMut(&str) -> Result<String, TemplateProblem>,
+) -> Result<String, TemplateProblem> {
+    let mut filled = String::with_capacity(template.len());
+    for piece in pieces(template) {
+        match piece.kind {
+            Kind::Text => filled.push_str(piece.text),
+            Kind::Literal(name) => {
+                filled.push('{');
+                filled.push_str(name);
+                filled.push('}');
+            }
+            Kind::Placeholder(name) => {
+                if !PLACEHOLDERS.contains(&name) {
+                    return Err(TemplateProblem::Unknown { name: name.into(), at: piece.at });
+                }
+                match piece.place {
+                    Place::Bare | Place::Comment => filled.push_str(&value(name)?),
+                    Place::Quoted => {
+                        return Err(TemplateProblem::InQuotes { name: name.into(), at: piece.at });
+                    }
+                }
+            }
+        }
+    }
+    Ok(filled)
+}
+
+/// Where the resume argument goes in `command`.
+///
+/// # Errors
+/// Why it cannot reach the trainer.
+pub fn check_command(command: &str) -> Result<ResumePlace, CommandProblem> {
+    let mut found = false;
+    for piece in pieces(command) {
+        if piece.kind == Kind::Placeholder("resume") {
+            match piece.place {
+                Place::Bare => found = true,
+                Place::Quoted => return Err(CommandProblem::InQuotes { at: piece.at }),
+                Place::Comment => return Err(CommandProblem::InComment { at: piece.at }),
+            }
+        }
+    }
+    if found {
+        return Ok(ResumePlace::Placeholder);
+    }
+    match not_simple(command) {
+        None => Ok(ResumePlace::End),
+        Some((at, what)) => Err(CommandProblem::NotSimple { what, at }),
+    }
+}
+
+/// `command` with the resume argument in it; `resume` is empty on a fresh start. A command without
+/// `{resume}` that is not one simple command is returned as it is: [`check_command`] refuses it.
+pub fn insert(command: &str, resume: &str) -> String {
+    let place = check_command(command);
+    let mut whole = String::with_capacity(command.len() + resume.len() + 1);
+    for piece in pieces(command) {
+        match piece.kind {
+            Kind::Placeholder("resume") => whole.push_str(resume),
+            Kind::Literal("resume") => whole.push_str("{resume}"),
+            Kind::Text | Kind::Placeholder(_) | Kind::Literal(_) => whole.push_str(piece.text),
+        }
+    }
+    if place == Ok(ResumePlace::End) && !resume.is_empty() {
+        whole.truncate(whole.trim_end().len());
+        whole.push(' ');
+        whole.push_str(resume);
+    }
+    whole
+}
+
+/// Where the shell is while it reads a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Bare,
+    Quoted,
+    Comment,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind<'a> {
+    Text,
+    /// `{name}`.
+    Placeholder(&'a str),
+    /// `{{name}}`.
+    Literal(&'a str),
+}
+
+struct Piece<'a> {
+    text: &'a str,
+    kind: Kind<'a>,
+    at: usize,
+    place: Place,
+}
+
+/// Cuts a text at its placeholders. `{` after `$` begins a shell variable, not a placeholder.
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let places = places(text);
+    let mut found = Vec::new();
+    let mut start = 0;
+    let mut at = 0;
+    while let Some(brace) = text[at..].find('{').map(|n| at + n) {
+        let after_dollar = text[..brace].ends_with('$');
+        let cut = (!after_dollar)
+            .then(|| {
+                let literal = name_between(&text[brace..], "{{", "}}")
+                    .map(|name| (Kind::Literal(name), name.len() + 4));
+                literal.or_else(|| {
+                    name_between(&text[brace..], "{", "}")
+                        .map(|name| (Kind::Placeholder(name), name.len() + 2))
+                })
+            })
+            .flatten();
+        let Some((kind, length)) = cut else {
+            at = brace + 1;
+            continue;
+        };
+        found.push(Piece {
+            text: &text[start..brace],
+            kind: Kind::Text,
+            at: start,
+            place: Place::Bare,
+        });
+        let end = brace + length;
+        found.push(Piece { text: &text[brace..end], kind, at: brace, place: places[brace] });
+        start = end;
+        at = end;
+    }
+    found.push(Piece { text: &text[start..], kind: Kind::Text, at: start, place: Place::Bare });
+    found
+}
+
+fn name_between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
+    let inner = text.strip_prefix(open)?;
+    let end = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?;
+    let is_name = end > 0 && !inner.as_bytes()[0].is_ascii_digit();
+    (is_name && inner[end..].starts_with(close)).then(|| &inner[..end])
+}
+
+/// For each byte, how the shell reads it. A byte after a backslash counts as quoted.
+fn places(text: &str) -> Vec<Place> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum In {
+        Bare,
+        Single,
+        /// `$'…'`, where a backslash keeps the next byte.
+        Dollar,
+        Double,
+        Comment,
+    }
+    let bytes = text.as_bytes();
+    let mut places = Vec::with_capacity(bytes.len());
+    let mut state = In::Bare;
+    let mut escaped = false;
+    for (at, &byte) in bytes.iter().enumerate() {
+        let before = at.checked_sub(1).map(|n| bytes[n]);
+        places.push(match state {
+            In::Bare if !escaped => Place::Bare,
+            In::Comment => Place::Comment,
+            In::Bare | In::Single | In::Dollar | In::Double => Place::Quoted,
+        });
+        if std::mem::take(&mut escaped) {
+            continue;
+        }
+        let starts_word = before.is_none_or(|b| b.is_ascii_whitespace() || b";&|()".contains(&b));
+        state = match (state, byte) {
+            (In::Bare | In::Double | In::Dollar, b'\\') => {
+                escaped = true;
+                state
+            }
+            (In::Bare, b'\'') if before == Some(b'$') => In::Dollar,
+            (In::Bare, b'\'') => In::Single,
+            (In::Bare, b'"') => In::Double,
+            (In::Bare, b'#') if starts_word => In::Comment,
+            (In::Single | In::Dollar, b'\'') | (In::Double, b'"') | (In::Comment, b'\n') => {
+                In::Bare
+            }
+            _ => state,
+        };
+    }
+    places
+}
+
+/// Names of shells: an argument behind `sh -c '…'` would be the shell's, not the trainer's.
+const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "zsh", "ksh"];
+
+/// Words that begin something other than a simple command.
+const KEYWORDS: [&str; 14] = [
+    "if", "for", "while", "until", "case", "select", "function", "{", "!", "[[", "time", "eval",
+    "coproc", "exit",
+];
+
+/// The first thing that makes `command` more (or less) than one simple command.
+fn not_simple(command: &str) -> Option<(usize, &'static str)> {
+    let end = command.trim_end().len();
+    let text = &command[..end];
+    if text.is_empty() {
+        return Some((0, "it is empty"));
+    }
+    let places = places(text);
+    for (at, byte) in text.bytes().enumerate() {
+        let escaped_newline = byte == b'\n' && places[at] == Place::Quoted;
+        if places[at] == Place::Comment {
+            return Some((at, "a comment"));
+        }
+        if places[at] == Place::Quoted || escaped_newline {
+            continue;
+        }
+        let what = match byte {
+            b';' => "`;`",
+            b'&' => "`&`",
+            b'|' => "`|`",
+            b'\n' => "a line break",
+            b'<' | b'>' => "a redirection",
+            b'(' | b')' => "parentheses",
+            b'`' => "a back-quote",
+            b'#' if at == 0 || text.as_bytes()[at - 1].is_ascii_whitespace() => "a comment",
+            _ => continue,
+        };
+        return Some((at, what));
+    }
+    if ends_open(text) {
+        return Some((end - 1, "a quote or backslash that is not closed"));
+    }
+    let mut words = text.split_ascii_whitespace();
+    let first = words.clone().next().unwrap_or_default();
+    if KEYWORDS.contains(&first) {
+        return Some((0, "it begins with a word of the shell's own"));
+    }
+    let mut before = "";
+    words.find_map(|word| {
+        let shell = SHELLS.contains(&before.rsplit('/').next().unwrap_or_default());
+        let takes_text = word.starts_with('-') && !word.starts_with("--") && word.contains('c');
+        before = word;
+        (shell && takes_text).then(|| {
+            (word.as_ptr() as usize - text.as_ptr() as usize, "a shell that reads its own text")
+        })
+    })
+}
+
+/// Whether a text ends inside quotes or right behind a backslash.
+fn ends_open(text: &str) -> bool {
+    let probe = format!("{text}x");
+    places(&probe).last() == Some(&Place::Quoted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::checkpoint::{Pin, Position};
+
+    fn point(path: &str, root: &str, step: Option<u64>) -> ResumePoint {
+        ResumePoint {
+            path: path.into(),
+            root: root.into(),
+            step,
+            epoch: None,
+            position: Position { epoch: 0, step: step.unwrap_or(0) },
+            format: "custom".into(),
+            argument: String::new(),
+            pin: Pin::Argument,
+        }
+    }
+
+    #[test]
+    fn a_template_is_filled_with_quoted_values() {
+        let p = point("ck/iter_0000100", "ck", Some(100));
+        let text = render("--load {root} --ckpt-step {step} --from={path} {name}", "/mnt/x/", &p);
+        let wanted =
+            "--load '/mnt/x/ck' --ckpt-step '100' --from='/mnt/x/ck/iter_0000100' 'iter_0000100'";
+        assert_eq!(text.as_deref(), Ok(wanted));
+    }
+
+    #[test]
+    fn names_from_a_bucket_are_never_run() {
+        let p = point("a'; rm -rf $HOME #`/step-1", "a'; rm -rf $HOME #`", Some(1));
+        let text = render("{root}", "/m", &p).expect("a value");
+        assert_eq!(text, r"'/m/a'\''; rm -rf $HOME #`'");
+        let mut shell = std::process::Command::new("sh");
+        let shown = shell.arg("-c").arg(format!("printf %s {text}")).output().expect("sh");
+        assert_eq!(String::from_utf8_lossy(&shown.stdout), "/m/a'; rm -rf $HOME #`");
+    }
+
+    #[test]
+    fn the_location_itself_and_its_parent_are_paths_too() {
+        let p = point(".", "..", Some(7));
+        assert_eq!(
+            render("{path} {root} {name}", "/mnt/ck/iter_0000007/", &p).as_deref(),
+            Ok("'/mnt/ck/iter_0000007' '/mnt/ck' 'iter_0000007'")
+        );
+        assert_eq!(
+            render("{path} {root}", "/", &point("ck", ".", None)).as_deref(),
+            Ok("'/ck' '/'")
+        );
+        assert_eq!(render("{root}", "{mount}", &p).as_deref(), Ok("'{mount}/..'"));
+    }
+
+    #[test]
+    fn unknown_and_quoted_placeholders_are_named() {
+        let error = check_template("--x {stp}").expect_err("unknown");
+        assert_eq!(error, TemplateProblem::Unknown { name: "stp".into(), at: 4 });
+        for known in PLACEHOLDERS {
+            assert!(error.to_string().contains(&format!("{{{known}}}")), "{error}");
+        }
+        assert!(matches!(
+            check_template("--x \"{root}/a\""),
+            Err(TemplateProblem::InQuotes { at: 5, .. })
+        ));
+        assert_eq!(check_template("--load {root} ${HOME} {{root}} {\"a\":1} {a,b}"), Ok(()));
+        let no_step = render("{step}", "/m", &point("x", ".", None));
+        assert_eq!(no_step, Err(TemplateProblem::NoStep { path: "x".into() }));
+    }
+
+    #[test]
+    fn resume_is_put_where_the_command_says() {
+        assert_eq!(
+            insert("python a.py {resume} && echo ok", "--load 'x'"),
+            "python a.py --load 'x' && echo ok"
+        );
+        assert_eq!(insert("python a.py {resume} && echo ok", ""), "python a.py  && echo ok");
+        assert_eq!(insert("echo ${resume} {{resume}} {resume}", "R"), "echo ${resume} {resume} R");
+        assert_eq!(insert("python a.py\n", "--load 'x'"), "python a.py --load 'x'");
+        assert_eq!(insert("python a.py\n", ""), "python a.py\n");
+        assert_eq!(insert("a && b", "R"), "a && b");
+        assert_eq!(insert("python {cfg}.py", "R"), "python {cfg}.py R");
+    }
+
+    #[test]
+    fn one_simple_command_takes_the_argument_at_its_end() {
+        for simple in [
+            "python train.py",
+            "A=1 B='x;y' torchrun --n 2 train.py --m \"a && b\" \n",
+            "python train.py \\\n  --x 1",
+            "python train.py --x a\\;b c#d ${X}",
+            "python 'it''s' \"$(date)\"",
+            "torchrun -c train.py",
+        ] {
+            assert_eq!(check_command(simple), Ok(ResumePlace::End), "{simple:?}");
+        }
+        for (other, at) in [
+            ("a; b", 1),
+            ("cd /x && a", 6),
+            ("a | tee log", 2),
+            ("a > log", 2),
+            ("a\nb", 1),
+            ("(a)", 0),
+            ("a &", 2),
+            ("a `b`", 2),
+            ("a # b", 2),
+            ("a 'b", 3),
+            ("a \\", 2),
+            ("if a", 0),
+            ("bash -lc 'a'", 5),
+            ("/bin/sh -c 'a'", 8),
+            ("", 0),
+        ] {
+            match check_command(other) {
+                Err(CommandProblem::NotSimple { at: found, .. }) => {
+                    assert_eq!(found, at, "{other:?}");
+                }
+                wrong => panic!("{other:?}: {wrong:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_placeholder_that_the_shell_would_not_split_is_refused() {
+        assert_eq!(check_command("a && b {resume}"), Ok(ResumePlace::Placeholder));
+        assert_eq!(check_command("(cd x; a {resume}) > log"), Ok(ResumePlace::Placeholder));
+        assert_eq!(check_command("bash -c 'a \"$@\"' _ {resume}"), Ok(ResumePlace::Placeholder));
+        assert_eq!(check_command("bash -c 'a {resume}'"), Err(CommandProblem::InQuotes { at: 11 }));
+        assert_eq!(check_command("a \"{resume}\""), Err(CommandProblem::InQuotes { at: 3 }));
+        assert_eq!(check_command("a $'\\'{resume}'"), Err(CommandProblem::InQuotes { at: 6 }));
+        assert_eq!(check_command("a # {resume}"), Err(CommandProblem::InComment { at: 4 }));
+        assert_eq!(check_command("a #x\nb {resume}"), Ok(ResumePlace::Placeholder));
+        // Neither of these is the placeholder.
+        assert_eq!(check_command("a ${resume}"), Ok(ResumePlace::End));
+        assert_eq!(check_command("a '{{resume}}'"), Ok(ResumePlace::End));
+    }
+}
