@@ -1,1 +1,34 @@
 //! Daemon file and job files: loading with line and column, validation.
+//!
+//! Always holds: one run finds everything that is wrong with all files; each finding has file,
+//! line, column, a code of docs/errors and a mend; a key or value of which nobody made anything is
+//! an error, except below `[submit]`, where every field passes through. No value of a secret is
+//! read here, and none that stands in a file is shown.
+//!
+//! Must not: send anything, read a clock, or change a file.
+
+pub mod codes;
+pub mod daemon;
+pub mod diagnostic;
+pub mod job;
+pub mod mapping;
+pub mod schema;
+pub mod secrets;
+pub mod set;
+
+mod body;
+mod checkpoint;
+mod duration;
+mod fields;
+mod files;
+mod json_places;
+mod mask;
+mod nearest;
+mod reader;
+mod submit;
+
+pub use daemon::{DAEMON_FILE, DaemonConfig, DaemonFile, Surroundings, load_daemon};
+pub use diagnostic::{Diagnostic, Severity};
+pub use files::is_job_file;
+pub use job::{Rules, load_job};
+pub use set::{JobSet, load_files, load_folder, load_jobs};

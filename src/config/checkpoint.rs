@@ -1,0 +1,396 @@
+//! `[checkpoint]`: where checkpoints are, seen from the bucket and from the container, and how a
+//! resumed attempt is told.
+
+use super::body::{Body, step};
+use super::codes;
+use super::diagnostic::{Anchor, Diagnostic, Notes};
+use super::mapping::{self, Mount, NoPlace};
+use super::mask::mask;
+use super::nearest::nearest;
+use super::reader::{Found, Span, Table};
+use super::submit;
+use crate::model::checkpoint::{Location, Scheme};
+use crate::model::resume_text::{self, CommandProblem, TemplateProblem};
+use crate::model::spec::{CheckpointSpec, CustomLayout, FirstStart, Target};
+use crate::model::step_pattern::StepPattern;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Formats that this version reads.
+pub(super) const FORMATS: [&str; 4] = ["auto", "easyckpt-megatron", "megatron-legacy", "custom"];
+/// Formats that have their word and that this version does not read.
+pub(super) const FORMATS_NOT_YET: [&str; 17] = [
+    "easyckpt-deepspeed",
+    "megatron-torch-dist",
+    "deepspeed",
+    "torch-dcp",
+    "hf-trainer",
+    "llama-factory",
+    "ms-swift",
+    "ms-swift-megatron",
+    "accelerate",
+    "lightning",
+    "nemo",
+    "torchtitan",
+    "composer",
+    "orbax",
+    "dlrover",
+    "colossalai",
+    "verl",
+];
+
+const EXPECT_WITHIN: Duration = Duration::from_hours(2);
+const EXPECT_RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=super::duration::LONGEST;
+const SETTLE: Duration = Duration::from_mins(1);
+const SETTLE_INTERVAL: Duration = Duration::from_secs(20);
+const SETTLE_LONGEST: Duration = Duration::from_hours(24);
+const RANKS_MOST: u64 = 1_000_000;
+/// Files that a custom layout may require.
+const REQUIRED_MOST: usize = 1_000;
+
+/// Reads the table. `place` becomes the prefix, as soon as that can be read.
+pub(super) fn read(
+    notes: &Notes<'_>,
+    mut table: Table<'_, '_>,
+    body: Option<&Body<'_, '_>>,
+    target: Option<&Target>,
+    place: &mut Option<(Location, Anchor)>,
+) -> Option<CheckpointSpec> {
+    let header = table.span().clone();
+    let found = location(notes, &mut table, body, target, &header);
+    *place = found.as_ref().map(|(place, _, span)| (place.clone(), notes.source.at(span)));
+    let format = format(notes, &mut table);
+    let custom = custom(notes, &mut table, format.as_deref(), &header);
+    let resume = template(notes, &mut table);
+    let resume_command = resume_command(notes, &mut table);
+    check_reach(
+        notes,
+        body,
+        format.as_deref(),
+        resume.as_deref(),
+        resume_command.as_deref(),
+        &header,
+    );
+    let word = table.word("first_start", &["resume", "fresh", "refuse"]);
+    let first_start = match word.as_ref().map(|found| found.value.as_str()) {
+        Some("fresh") => FirstStart::Fresh,
+        Some("refuse") => FirstStart::Refuse,
+        _ => FirstStart::Resume,
+    };
+    let expect_within = table.duration("expect_within", EXPECT_RANGE);
+    let settle = table.duration("settle", Duration::ZERO..=SETTLE_LONGEST);
+    let interval = table.duration("settle_interval", Duration::ZERO..=SETTLE_LONGEST);
+    let ranks = match table.count("ranks", 1..=RANKS_MOST) {
+        Some(found) => u32::try_from(found.value).ok(),
+        None => body.and_then(submit::ranks),
+    };
+    for key in ["fence", "repair_tracker"] {
+        if let Some(found) = table.flag(key)
+            && found.value
+        {
+            let message = format!("`{key} = true` is not supported by this version");
+            notes.error(&found.span, codes::NOT_SUPPORTED, message, "write false, or take it out");
+        }
+    }
+    table.finish();
+    let (location, mount, _) = found?;
+    Some(CheckpointSpec {
+        location,
+        mount,
+        format: format?,
+        custom,
+        resume,
+        resume_command,
+        first_start,
+        expect_within: expect_within.map_or(EXPECT_WITHIN, |found| found.value),
+        settle: settle.map_or(SETTLE, |found| found.value),
+        settle_interval: interval.map_or(SETTLE_INTERVAL, |found| found.value),
+        ranks,
+    })
+}
+
+/// The prefix, the same place in the container, and where the file names it.
+fn location(
+    notes: &Notes<'_>,
+    table: &mut Table<'_, '_>,
+    body: Option<&Body<'_, '_>>,
+    target: Option<&Target>,
+    header: &Span,
+) -> Option<(Location, String, Span)> {
+    let asked = table.has("path") || table.has("url");
+    let path = table.text("path").map(|found| (mapping::normal_path(&found.value), found));
+    let url = table.text("url").map(|found| (mapping::parse_url(&found.value), found));
+    if !asked {
+        let mend = "add path = \"/mnt/…\" (as the container sees it), or url = \"oss://…\"";
+        notes.error(header, codes::MISSING, "[checkpoint] has neither `path` nor `url`", mend);
+    }
+    let bad = |found: &Found<String>, why: &str, mend: &str| {
+        let message = format!("`{}` cannot be a place of checkpoints: {why}", mask(&found.value));
+        notes.error(&found.span, codes::BAD_LOCATION, message, mend);
+    };
+    if let Some((Err(why), found)) = &path {
+        bad(found, why, "wanted: an absolute path in the container such as /mnt/ckpt/run42");
+    }
+    if let Some((Err(why), found)) = &url {
+        bad(found, why, "wanted: oss://bucket/prefix/, s3://bucket/prefix/ or file:///folder");
+    }
+    let mounts = body.map(mounts)?;
+    let region = target.map(|target| target.place.region.as_str());
+    match (path, url) {
+        (Some((Ok(path), found)), None) => match mapping::place_of(&path, &mounts) {
+            Ok((place, endpoint)) => {
+                check_region(notes, endpoint.as_deref(), region, &found.span);
+                Some((place, path, found.span))
+            }
+            Err(why) => {
+                not_mapped(notes, &why, &path, &found.span);
+                None
+            }
+        },
+        (None, Some((Ok((place, endpoint)), found))) => {
+            check_region(notes, endpoint.as_deref(), region, &found.span);
+            let mount = mapping::path_of(&place, &mounts)
+                .or_else(|| (place.scheme == Scheme::File).then(|| format!("/{}", place.prefix)));
+            if mount.is_none() {
+                let message = format!("no DataSources entry mounts {place}");
+                let mend = "mount it, or add path = \"…\": the same place as the container sees it";
+                notes.error(&found.span, codes::NOT_MOUNTED, message, mend);
+            }
+            // The prefix is known all the same: nobody else may take it.
+            Some((place, mount.unwrap_or_default(), found.span))
+        }
+        (Some((Ok(path), _)), Some((Ok((place, endpoint)), found))) => {
+            check_region(notes, endpoint.as_deref(), region, &found.span);
+            if let Ok((seen, _)) = mapping::place_of(&path, &mounts)
+                && (seen.bucket != place.bucket || seen.prefix != place.prefix)
+            {
+                let message = format!("`path` lies at {seen}, `url` names {place}");
+                notes.error(&found.span, codes::PATH_AND_URL, message, "take one of the two out");
+            }
+            Some((place, path, found.span))
+        }
+        _ => None,
+    }
+}
+
+fn mounts(body: &Body<'_, '_>) -> Vec<Mount> {
+    body.items("/DataSources").map(|(_, entry)| mapping::mount(entry)).collect()
+}
+
+fn not_mapped(notes: &Notes<'_>, why: &NoPlace, path: &str, span: &Span) {
+    let (code, message, mend) = match why {
+        NoPlace::NotCovered => (
+            codes::NOT_COVERED,
+            format!("no DataSources entry has a MountPath that covers {path}"),
+            "mount a bucket there, or correct the path; a data set needs its MountPath too",
+        ),
+        NoPlace::Hidden(id) => (
+            codes::HIDDEN_SOURCE,
+            format!("{path} lies in data set `{id}`, whose bucket the body does not name"),
+            "add url = \"oss://bucket/prefix/\": the same place in the bucket",
+        ),
+        NoPlace::Other(uri) => (
+            codes::NOT_OBJECT_STORAGE,
+            format!("{path} lies in `{}`, which is no object storage", mask(uri)),
+            "save checkpoints on a mounted bucket (oss://…)",
+        ),
+    };
+    notes.error(span, code, message, mend);
+}
+
+/// The keys of a target's storage endpoint are asked for in the target's region.
+fn check_region(notes: &Notes<'_>, endpoint: Option<&str>, region: Option<&str>, span: &Span) {
+    let label = endpoint.and_then(|e| e.split('.').next()).and_then(|l| l.strip_prefix("oss-"));
+    let bucket = label.map(|label| label.strip_suffix("-internal").unwrap_or(label));
+    if let (Some(bucket), Some(region)) = (bucket, region)
+        && bucket != region
+    {
+        let message = format!("the bucket is in {bucket}, the target in {region}");
+        let mend = "set storage = { endpoint = \"…\" } in the target if that is meant";
+        notes.warning(span, codes::OTHER_REGION, message, mend);
+    }
+}
+
+fn format(notes: &Notes<'_>, table: &mut Table<'_, '_>) -> Option<String> {
+    if !table.has("format") {
+        return Some("auto".to_owned());
+    }
+    let found = table.text("format")?;
+    let word = found.value.as_str();
+    if FORMATS.contains(&word) {
+        return Some(found.value);
+    }
+    let mend = format!("one of: {}", FORMATS.join(", "));
+    if FORMATS_NOT_YET.contains(&word) {
+        let message = format!("format `{word}` is not supported by this version");
+        notes.error(&found.span, codes::NOT_SUPPORTED, message, mend);
+    } else {
+        let all = FORMATS.iter().chain(&FORMATS_NOT_YET).copied();
+        let at = notes.source.at(&found.span);
+        let message = format!("unknown format `{word}`");
+        let error = Diagnostic::error(at, codes::WRONG_VALUE, message, mend);
+        notes.add(error.near(nearest(word, all).map(str::to_owned)));
+    }
+    None
+}
+
+fn custom(
+    notes: &Notes<'_>,
+    table: &mut Table<'_, '_>,
+    format: Option<&str>,
+    header: &Span,
+) -> Option<CustomLayout> {
+    let wanted = format == Some("custom");
+    let asked = table.has("custom");
+    let Some(mut part) = table.table("custom") else {
+        if wanted && !asked {
+            let mend = "add [checkpoint.custom] with pattern = \"…{step}…\"";
+            notes.error(header, codes::MISSING, "format `custom` has no layout", mend);
+        }
+        return None;
+    };
+    let span = part.span().clone();
+    if !wanted && format.is_some() {
+        let message = "[checkpoint.custom] is read only with format = \"custom\"";
+        notes.error(&span, codes::EITHER_OR, message, "write format = \"custom\", or take it out");
+    }
+    if !part.has("pattern") {
+        let mend = "add pattern = \"step-{step}\": the name of a checkpoint";
+        notes.error(&span, codes::MISSING, "[checkpoint.custom] has no `pattern`", mend);
+    }
+    let pattern = part.text("pattern").filter(|found| match StepPattern::parse(&found.value) {
+        Ok(_) => true,
+        Err(problem) => {
+            let mend = "write it such as \"step-{step}\"";
+            notes.error(&found.span, codes::WRONG_VALUE, problem.to_string(), mend);
+            false
+        }
+    });
+    let is_inside = |found: &Found<String>| {
+        let parts = found.value.split('/');
+        let bad = found.value.chars().any(char::is_control)
+            || parts.clone().any(|part| part.is_empty() || part == "." || part == "..");
+        if bad {
+            let mend = "wanted: a path below the checkpoint's folder such as \"model.pt\"";
+            notes.error(&found.span, codes::WRONG_VALUE, "not a file inside the checkpoint", mend);
+        }
+        !bad
+    };
+    let mut required = Vec::new();
+    if let Some(found) = part.list("required") {
+        if found.value.len() > REQUIRED_MOST {
+            let mend = format!("wanted: at most {REQUIRED_MOST}");
+            notes.error(&found.span, codes::WRONG_VALUE, "`required` has too many files", mend);
+        }
+        required = found.value.into_iter().filter(is_inside).map(|item| item.value).collect();
+    }
+    let marker = part.text("marker").filter(is_inside).map(|found| found.value);
+    part.finish();
+    Some(CustomLayout { pattern: pattern?.value, required, marker })
+}
+
+fn template(notes: &Notes<'_>, table: &mut Table<'_, '_>) -> Option<String> {
+    let found = table.text("resume")?;
+    match resume_text::check_template(&found.value) {
+        Ok(()) => {}
+        Err(TemplateProblem::Unknown { name, at }) => {
+            let near = nearest(&name, resume_text::PLACEHOLDERS);
+            let span = inside(notes, &found.span, &found.value, at, name.len() + 2);
+            let message = format!("unknown placeholder `{{{name}}}`");
+            let mend = "there are {path}, {root}, {step} and {name}";
+            let error =
+                Diagnostic::error(notes.source.at(&span), codes::PLACEHOLDER, message, mend);
+            notes.add(error.near(near.map(|near| format!("{{{near}}}"))));
+        }
+        Err(problem @ TemplateProblem::InQuotes { at, .. }) => {
+            let span = inside(notes, &found.span, &found.value, at, 1);
+            let mend = "take the quotes out: each value is quoted by itself";
+            notes.error(&span, codes::PLACEHOLDER, problem.to_string(), mend);
+        }
+        Err(problem @ TemplateProblem::NoStep { .. }) => {
+            notes.error(&found.span, codes::PLACEHOLDER, problem.to_string(), "leave it out");
+        }
+    }
+    Some(found.value)
+}
+
+fn resume_command(notes: &Notes<'_>, table: &mut Table<'_, '_>) -> Option<String> {
+    let found = table.text("resume_command")?;
+    if found.value.trim().is_empty() {
+        let mend = "write the command, or take it out";
+        notes.error(&found.span, codes::WRONG_VALUE, "`resume_command` is empty", mend);
+    }
+    match resume_text::check_command(&found.value) {
+        // A command of its own need not take the argument.
+        Ok(_) | Err(CommandProblem::NotSimple { .. }) => {}
+        Err(problem @ (CommandProblem::InQuotes { at } | CommandProblem::InComment { at })) => {
+            let span = inside(notes, &found.span, &found.value, at, "{resume}".len());
+            notes.error(&span, codes::RESUME_LOST, problem.to_string(), "put {resume} outside");
+        }
+    }
+    Some(found.value)
+}
+
+/// Whether the argument gets from the template to the trainer.
+fn check_reach(
+    notes: &Notes<'_>,
+    body: Option<&Body<'_, '_>>,
+    format: Option<&str>,
+    resume: Option<&str>,
+    resume_command: Option<&str>,
+    header: &Span,
+) {
+    if resume_command.is_some() || resume == Some("") {
+        return;
+    }
+    if resume.is_none() && format == Some("custom") {
+        let message = "format `custom` has no resume argument of its own";
+        let mend = "add resume = \"…{path}…\"; or resume = \"\" if the trainer reads \
+                    SPOTKEEPER_RESUME_PATH";
+        notes.warning(header, codes::RESUME_LOST, message, mend);
+        return;
+    }
+    for (pointer, item) in body.into_iter().flat_map(|body| body.items("/JobSpecs")) {
+        if let Some(body) = body.filter(|_| item.get("UserCommand").is_some_and(|c| !c.is_null())) {
+            let message = "this role has a UserCommand of its own, which gets no resume argument";
+            let mend = "use the UserCommand of the whole job, or read SPOTKEEPER_RESUME_PATH";
+            let span = body.at(&step(&pointer, "UserCommand"));
+            body.notes.warning(&span, codes::RESUME_LOST, message, mend);
+        }
+    }
+    let Some((body, command)) = body.and_then(|body| Some((body, body.text("/UserCommand")?)))
+    else {
+        return;
+    };
+    let (problem, at, length) = match resume_text::check_command(command) {
+        Ok(_) => return,
+        Err(problem @ CommandProblem::NotSimple { at, .. }) => (problem, at, 1),
+        Err(problem @ (CommandProblem::InQuotes { at } | CommandProblem::InComment { at })) => {
+            (problem, at, "{resume}".len())
+        }
+    };
+    let span = inside(body.notes, &body.at("/UserCommand"), command, at, length);
+    let mend = "or give resume_command, a whole command for resumed attempts";
+    body.notes.error(&span, codes::RESUME_LOST, problem.to_string(), mend);
+}
+
+/// The span of a part of a text value, where the file has that text as it is; else the whole value.
+fn inside(notes: &Notes<'_>, value: &Span, text: &str, at: usize, length: usize) -> Span {
+    let written = notes.source.text.get(value.clone()).unwrap_or_default();
+    match written.find(text).filter(|_| !text.is_empty()) {
+        Some(start) => value.start + start + at..value.start + start + at + length,
+        None => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_format_has_one_word() {
+        let all: BTreeSet<&str> = FORMATS.iter().chain(&FORMATS_NOT_YET).copied().collect();
+        assert_eq!(all.len(), FORMATS.len() + FORMATS_NOT_YET.len());
+    }
+}
