@@ -3,6 +3,7 @@
 //! ARCHITECTURE.md shows the rooms and who may import whom; `tests/layers.rs` enforces it.
 
 pub mod checkpoint;
+pub mod cli;
 pub mod config;
 pub mod core;
 #[cfg(feature = "emulator")]

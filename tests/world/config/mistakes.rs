@@ -1,0 +1,234 @@
+//! One mistake at a time, each with the place, the code and the nearest word that is told.
+
+use super::{DAEMON, JOB, daemon, read, short};
+use spotkeeper::config::daemon::{Surroundings, read_daemon};
+use spotkeeper::config::diagnostic::Source;
+use std::path::Path;
+
+/// (what is replaced, by what, what is found).
+const BAD: &[(&str, &str, &[&str])] = &[
+    // Keys.
+    ("alike = 5", "max_restart = 5", &["21:1 E021"]),
+    ("alike = 5", "aliek = 5", &["21:1 E021 alike"]),
+    ("settle = ", "setle = ", &["19:1 E021 settle"]),
+    ("target = \"hz\"", "target = \"hz\"\nsettle = \"1s\"", &["3:1 E021 checkpoint.settle"]),
+    ("alike = 5", "target = \"hz\"\nalike = 5", &["21:1 E021 target"]),
+    ("[retry]", "[waiting]\nx = 1\n[retry]", &["20:2 E022"]),
+    ("[retry]", "[[placements]]\ntarget = \"hz\"\n[retry]", &["20:3 E022"]),
+    ("alike = 5", "alike = 5\n[budget]\nmoney = \"5\"", &["23:1 E022"]),
+    ("alike = 5", "alike = 5\n[progress]\ndone_when = { log = \"x\" }", &["23:1 E022"]),
+    ("settle = \"60s\"", "fence = true", &["19:9 E022"]),
+    ("settle = \"60s\"", "repair_tracker = true", &["19:18 E022"]),
+    ("settle = \"60s\"", "fence = false\nrepair_tracker = false", &[]),
+    // Syntax.
+    ("alike = 5", "alike = 5\nalike = 6", &["22:1 E023"]),
+    ("alike = 5", "alike = 5\nalike = 6\nx = 1", &["22:1 E023", "23:1 E021"]),
+    ("settle = \"60s\"", "settle = 60s", &["19:10 E023"]),
+    ("alike = 5", "alike = ", &["21:9 E023"]),
+    // Types and values.
+    ("alike = 5", "alike = \"5\"", &["21:9 E024"]),
+    ("alike = 5", "alike = 0", &["21:9 E025"]),
+    ("alike = 5", "alike = 99999999999999999999", &["21:9 E025"]),
+    ("settle = \"60s\"", "settle = 60", &["19:10 E027"]),
+    ("settle = \"60s\"", "settle = 1.5", &["19:10 E027"]),
+    ("settle = \"60s\"", "settle = \"60\"", &["19:10 E027"]),
+    ("settle = \"60s\"", "settle = \"soon\"", &["19:10 E027"]),
+    ("settle = \"60s\"", "settle = \"25h\"", &["19:10 E025"]),
+    ("settle = \"60s\"", "settle = true", &["19:10 E024"]),
+    ("alike = 5", "on_stopped = \"resum\"", &["21:14 E025 resume"]),
+    ("name = \"llama\"", "name = \"a b\"", &["1:8 E025"]),
+    ("name = \"llama\"", "名 = 1; name", &["1:1 E023", "1:5 E023"]),
+    ("name = \"llama\"", "run = 0", &["1:7 E025"]),
+    ("name = \"llama\"", "launcher = \"no\"", &["1:12 E024"]),
+    ("[retry]\nalike = 5", "retry = 5", &["20:1 E021 retry"]),
+    ("name = \"llama\"", "spot = 5", &["15:2 E023"]),
+    // Target.
+    ("target = \"hz\"", "target = \"hx\"", &["2:10 E031 hz"]),
+    ("target = \"hz\"\n", "", &["1:1 E026"]),
+    ("[targets", "", &[]),
+    // The bid.
+    (
+        "discount_limit = 0.4",
+        "discount_limit = 0.4\nprice_limit_per_minute = \"0.011\"",
+        &["17:1 E040"],
+    ),
+    (
+        "discount_limit = 0.4",
+        "price_limit_per_minute = \"1\"\nprice_limit_per_hour = \"1\"",
+        &["17:1 E040"],
+    ),
+    ("discount_limit = 0.4", "", &["15:1 E040"]),
+    ("discount_limit = 0.4", "discount = 0.4", &["15:1 E040", "16:1 E021 discount_limit"]),
+    ("discount_limit = 0.4", "discount_limit = 40", &["16:18 E025"]),
+    ("discount_limit = 0.4", "discount_limit = 0.009", &["16:18 E025"]),
+    ("discount_limit = 0.4", "discount_limit = 1.01", &["16:18 E025"]),
+    ("discount_limit = 0.4", "discount_limit = -0.4", &["16:18 E025"]),
+    ("discount_limit = 0.4", "discount_limit = nan", &["16:18 E025"]),
+    ("discount_limit = 0.4", "discount_limit = \"0.4\"", &["16:18 E024"]),
+    ("discount_limit = 0.4", "discount_limit = 1", &[]),
+    ("discount_limit = 0.4", "price_limit_per_minute = 0.011", &["16:26 E024"]),
+    ("discount_limit = 0.4", "price_limit_per_minute = \"0\"", &["16:26 E025"]),
+    ("discount_limit = 0.4", "price_limit_per_hour = \"0.00001\"", &["16:24 E025"]),
+    ("PodCount = 2", "PodCount = 2\nSpotSpec = { SpotDiscountLimit = 0.4 }", &["11:1 E041"]),
+    // The body.
+    ("JobType = \"PyTorchJob\"\n", "", &["3:2 E026"]),
+    ("JobType", "JobTyp", &["3:2 E026", "4:1 E080 warning JobType"]),
+    ("JobType", "job_type", &["3:2 E026", "4:1 E034 JobType"]),
+    ("\"PyTorchJob\"", "\"PytorchJob\"", &["4:11 E080 warning PyTorchJob"]),
+    ("EcsSpec", "ecsSpec", &["11:1 E034 EcsSpec"]),
+    ("PodCount = 2", "PodCount = \"2\"", &["10:12 E025"]),
+    ("PodCount = 2", "PodCount = 2\nResourceConfig = { CPU = \"4\" }", &["11:1 E044"]),
+    ("MountPath", "DataSourceId = \"d\"\nMountPath", &["13:1 E044"]),
+    ("Image = \"img\"", "Image = 1979-05-27", &["9:9 E035"]),
+    ("Image = \"img\"", "Image = inf", &["9:9 E035"]),
+    ("Image = \"img\"", "Image = 99999999999999999999", &["9:9 E035"]),
+    ("[submit]", "[submit]\nWorkspaceId = \"999\"", &["4:15 E036"]),
+    ("[submit]", "[submit]\nWorkspaceId = \"12345\"", &[]),
+    ("NCCL_DEBUG = \"WARN\"", "SPOTKEEPER_MARK = \"x\"", &["6:10 E037"]),
+    ("NCCL_DEBUG = \"WARN\"", "A = 1", &["6:14 E024"]),
+    ("NCCL_DEBUG = \"WARN\"", "A = { secret = \"../x\" }", &["6:25 E038"]),
+    ("NCCL_DEBUG = \"WARN\"", "A = { secret = \"absent\" }", &["6:25 E038"]),
+    ("NCCL_DEBUG = \"WARN\"", "A = { secret = 5 }", &["6:25 E024"]),
+    ("NCCL_DEBUG = \"WARN\"", "A = \"LTAI5tAbCdEfGhIjKlMn\"", &["6:14 E039"]),
+    ("Image = \"img\"", "Image = { secret = \"x\" }", &["9:9 E038"]),
+    ("[submit]", "[submit]\nSettings = { Tags = { spotkeeper = \"x\" } }", &["4:23 E037"]),
+    (
+        "[submit]",
+        "[submit]\nCustomEnvs = [{ Key = \"SPOTKEEPER_JOB\", Value = \"x\" }]",
+        &["4:17 E037"],
+    ),
+    ("[submit]", "submit_file = \"x.json\"\n[submit]", &["3:15 E020"]),
+    (
+        "[submit]\n",
+        "",
+        &[
+            "3:1 E021 submit.JobType",
+            "4:1 E021 submit.UserCommand",
+            "5:1 E021 submit.Envs",
+            "6:3 E026",
+            "6:3 E026",
+        ],
+    ),
+    // Checkpoints.
+    ("path = \"/mnt/ckpt/run42\"", "path = \"/mnt/other\"", &["18:8 E050"]),
+    ("path = \"/mnt/ckpt/run42\"", "path = \"mnt/ckpt\"", &["18:8 E052"]),
+    ("path = \"/mnt/ckpt/run42\"", "path = \"/mnt/ckpt/../x\"", &["18:8 E052"]),
+    ("path = \"/mnt/ckpt/run42\"", "url = \"http://x\"", &["18:7 E052"]),
+    ("path = \"/mnt/ckpt/run42\"", "url = \"oss://elsewhere/x\"", &["18:7 E053"]),
+    ("path = \"/mnt/ckpt/run42\"", "url = \"oss://bucket/team/run42/\"", &[]),
+    (
+        "path = \"/mnt/ckpt/run42\"",
+        "path = \"/mnt/ckpt/a\"\nurl = \"oss://bucket/team/b\"",
+        &["19:7 E054"],
+    ),
+    ("path = \"/mnt/ckpt/run42\"\n", "", &["17:1 E026"]),
+    (
+        "Uri = \"oss://bucket.oss-cn-hangzhou-internal.aliyuncs.com/team/\"",
+        "DataSourceId = \"d-1\"",
+        &["18:8 E051"],
+    ),
+    ("oss://bucket.oss-cn-hangzhou-internal", "nas://x", &["18:8 E055"]),
+    ("cn-hangzhou-internal", "cn-beijing", &["18:8 E056 warning"]),
+    ("settle = \"60s\"", "format = \"megatron-legcy\"", &["19:10 E025 megatron-legacy"]),
+    ("settle = \"60s\"", "format = \"deepspeed\"", &["19:10 E022"]),
+    ("settle = \"60s\"", "format = \"custom\"\nresume = \"{path}\"", &["17:1 E026"]),
+    ("[retry]", "[checkpoint.custom]\npattern = \"s-{step}\"\n[retry]", &["20:1 E028"]),
+    (
+        "settle = \"60s\"",
+        "format = \"custom\"\nresume = \"\"\ncustom = { pattern = \"s\" }",
+        &["21:22 E025"],
+    ),
+    (
+        "settle = \"60s\"",
+        "format = \"custom\"\ncustom = { pattern = \"s-{step}\" }",
+        &["17:1 E061 warning"],
+    ),
+    ("path = \"/mnt/ckpt/run42\"", "url = \"oss://key:pass@bucket/x\"", &["18:7 E052"]),
+    // The way of the resume argument.
+    ("Image = \"img\"", "UserCommand = \"python x.py\"", &["9:15 E061 warning"]),
+    ("settle = \"60s\"", "resume = \"--load {root} --step {stp}\"", &["19:32 E060 {step}"]),
+    ("settle = \"60s\"", "resume = \"--load '{root}'\"", &["19:19 E060"]),
+    (" {resume} && echo DONE", " && echo DONE", &["5:34 E061"]),
+    ("train.py {resume} &&", "train.py '{resume}' &&", &["5:35 E061"]),
+    (" {resume} && echo DONE", " --x 1", &[]),
+    (" {resume} && echo DONE", " && echo DONE", &["5:34 E061"]),
+];
+
+#[test]
+fn every_mistake_is_found_at_its_place() {
+    let mut wrong = Vec::new();
+    for (from, to, expected) in BAD {
+        let text = JOB.replacen(from, to, 1);
+        let file = read(&text);
+        let found = short(&file.diagnostics);
+        if found != *expected {
+            wrong.push(format!("{to:?}: expected {expected:?}, found {found:?}"));
+        }
+        let errors = expected.iter().any(|e| !e.contains("warning"));
+        assert_eq!(file.spec.is_none(), errors, "{to:?}: {found:?}");
+        for diagnostic in &file.diagnostics {
+            assert!(!diagnostic.mend.is_empty() || diagnostic.nearest.is_some(), "{diagnostic}");
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn all_mistakes_of_a_file_are_found_in_one_run() {
+    let text = JOB
+        .replace("alike = 5", "alik = 5")
+        .replace("settle = \"60s\"", "settle = 60")
+        .replace("discount_limit = 0.4", "discount_limit = 4")
+        .replace("NCCL_DEBUG", "SPOTKEEPER_X")
+        .replace("target = \"hz\"", "target = \"?\"");
+    let found = read(&text).diagnostics;
+    let expected = ["2:10 E031", "6:10 E037", "16:18 E025", "19:10 E027", "21:1 E021 alike"];
+    assert_eq!(short(&found), expected);
+}
+
+#[test]
+fn the_daemon_file_is_checked_the_same_way() {
+    let mut wrong = Vec::new();
+    for (from, to, expected) in [
+        ("owner = \"k3f9qz\"", "owner = \"K3F9QZ\"", vec!["2:9 E025"]),
+        ("owner", "ower", vec!["2:1 E021 owner"]),
+        ("region = \"cn-hangzhou\"\n", "", vec!["4:10 E026"]),
+        ("region = \"cn-hangzhou\"", "region = \"x.evil.com/\"", vec!["5:10 E025"]),
+        ("workspace = \"12345\"", "workspace = 12345", vec!["6:13 E024"]),
+        ("{ environment = true }", "{ profile = \"x\" }", vec!["7:17 E022"]),
+        ("{ environment = true }", "{ ecs_role = \"x\" }", vec!["7:17 E022"]),
+        ("{ environment = true }", "{}", vec!["7:15 E026"]),
+        ("{ environment = true }", "{ environment = false }", vec!["7:31 E025"]),
+        ("{ environment = true }", "{ environment = true, chain = true }", vec!["7:15 E028"]),
+        ("{ environment = true }", "{ file = \"/absent/keys\" }", vec!["7:24 E045"]),
+        ("[targets.hz]", "[targets.hz]\nendpoint = \"http://h\"", vec!["5:12 E030"]),
+        ("[targets.hz]", "[targets.hz]\nendpoint = \"http://h\"\nplain_http = true", vec![]),
+        ("[targets.hz]", "[targets.hz]\nstorage = { endpoint = \"h\" }", vec!["5:24 E030"]),
+        ("[targets.hz]", "[targets.hz]\nacceptance = 15", vec!["5:14 E027"]),
+        ("[targets.hz]", "[targets.hz]\nmax_parallel = 0", vec!["5:16 E025"]),
+        ("[targets.hz]", "[targets.\"h z\"]", vec!["4:10 E025"]),
+        ("[targets.hz]", "[sweep]\ninterval = \"1m\"\nevery = 1\n[targets.hz]", vec!["6:1 E021"]),
+        ("[targets.hz]", "[targets]\nhz = 1\n[x]", vec!["5:6 E024", "6:2 E021"]),
+    ] {
+        let source = Source::new(Path::new("/etc/d.toml"), DAEMON.replacen(from, to, 1));
+        let file = read_daemon(&source, &Surroundings::default());
+        let found = short(&file.diagnostics);
+        if found != expected {
+            wrong.push(format!("{to:?}: expected {expected:?}, found {found:?}"));
+        }
+        assert_eq!(file.accepted().is_some(), expected.is_empty(), "{to:?}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let source = Source::new(Path::new("/etc/d.toml"), String::new());
+    let file = read_daemon(&source, &Surroundings::default());
+    assert_eq!(short(&file.diagnostics), ["1:1 E081 warning"]);
+    assert_eq!(daemon(Path::new("/x")).targets.len(), 1);
+}
+
+#[test]
+fn a_file_full_of_mistakes_is_not_reported_without_end() {
+    let many: Vec<String> = (0..1_000).map(|n| format!("odd{n} = 1\n")).collect();
+    let found = read(&format!("{}{JOB}", many.concat())).diagnostics;
+    assert!((100..1_000).contains(&found.len()), "{}", found.len());
+    assert!(found.iter().any(|d| d.code == spotkeeper::config::codes::FILE_LIMIT));
+}
