@@ -89,6 +89,12 @@ fn findings(request: &Request, around: &Surroundings) -> (Vec<Diagnostic>, usize
     };
     let files = 1 + set.accepted.len() + set.rejected.len();
     let mut diagnostics = daemon.diagnostics;
+    // Not wrong before the first start, so that a fresh file can be checked.
+    if let Some(Err(mut missing)) = daemon.draft.as_ref().map(|draft| draft.require_owner(&config))
+    {
+        missing.severity = Severity::Warning;
+        diagnostics.push(*missing);
+    }
     diagnostics.extend(set.diagnostics);
     sort(&mut diagnostics);
     (diagnostics, files)

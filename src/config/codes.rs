@@ -36,6 +36,8 @@ codes! {
     ENDPOINT = 30;
     /// A job names a target that the daemon file does not have.
     UNKNOWN_TARGET = 31;
+    /// The daemon file has no owner: `run` refuses.
+    NO_OWNER = 32;
     /// `submit_file` is not a JSON object.
     SUBMIT_FILE = 33;
     /// A field of CreateJob in another spelling than the API's.

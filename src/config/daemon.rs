@@ -75,6 +75,17 @@ pub struct DaemonConfig {
     pub targets: BTreeMap<TargetName, Target>,
 }
 
+impl DaemonConfig {
+    /// The owner, or what to tell the person who starts the daemon; `file` is the daemon file.
+    pub fn require_owner(&self, file: &Path) -> Result<&Owner, Box<Diagnostic>> {
+        self.owner.as_ref().ok_or_else(|| {
+            let message = "there is no `owner`: the daemon would not know its own jobs again";
+            let mend = "run `spotkeeper init`, which adds one";
+            Box::new(Diagnostic::error(Anchor::whole(file), codes::NO_OWNER, message, mend))
+        })
+    }
+}
+
 /// What came of reading a daemon file.
 #[derive(Debug, Clone)]
 pub struct DaemonFile {

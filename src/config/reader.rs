@@ -306,7 +306,14 @@ impl<'n, 's> Table<'n, 's> {
             }
             let nearest = schema::nearest(self.keys, &self.path, name);
             let names = self.keys.iter().filter(|k| k.table == self.path).map(|k| k.name);
-            let mend = match nearest {
+            // The name alone, and no key of this table: one from the top of the file.
+            let above = |near: &str| {
+                !near.contains('.') && schema::find(self.keys, &self.path, near).is_none()
+            };
+            let mend = match &nearest {
+                Some(near) if above(near) => {
+                    "it stands at the top of the file, above the first [table]".to_owned()
+                }
                 Some(_) => String::new(),
                 None => format!("known {place}: {}", names.collect::<Vec<_>>().join(", ")),
             };

@@ -99,6 +99,10 @@ fn check_shows_place_line_caret_and_sums_up() {
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!((code, &json["errors"], &json["files"]), (5, &json!(1), &json!(2)));
     assert_eq!(json["diagnostics"][0]["nearest"], "alike");
+    write(folder.path(), "spotkeeper.toml", &DAEMON.replace("owner = \"k3f9qz\"", ""));
+    let (code, text) = run_check(&config, vec![folder.path().join("good.toml")], Form::Text);
+    assert_eq!(code, 0);
+    assert!(text.contains("warning[E032]") && text.contains("spotkeeper init"), "{text}");
 }
 
 #[test]

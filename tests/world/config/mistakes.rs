@@ -174,6 +174,14 @@ fn every_mistake_is_found_at_its_place() {
 }
 
 #[test]
+fn a_key_in_the_wrong_table_is_told_where_it_belongs() {
+    let found = read(&JOB.replacen("alike = 5", "run = 2", 1)).diagnostics;
+    assert!(found[0].mend.contains("at the top of the file"), "{}", found[0]);
+    let found = read(&JOB.replacen("alike = 5", "alikes = 5", 1)).diagnostics;
+    assert_eq!(found[0].mend, "did you mean `alike`?");
+}
+
+#[test]
 fn all_mistakes_of_a_file_are_found_in_one_run() {
     let text = JOB
         .replace("alike = 5", "alik = 5")
