@@ -3,6 +3,7 @@
 use super::{DAEMON, JOB, daemon, read, short};
 use spotkeeper::config::daemon::{Surroundings, read_daemon};
 use spotkeeper::config::diagnostic::Source;
+use spotkeeper::config::job::{Rules, read_job};
 use std::path::Path;
 
 /// (what is replaced, by what, what is found).
@@ -239,4 +240,30 @@ fn a_file_full_of_mistakes_is_not_reported_without_end() {
     let found = read(&format!("{}{JOB}", many.concat())).diagnostics;
     assert!((100..1_000).contains(&found.len()), "{}", found.len());
     assert!(found.iter().any(|d| d.code == spotkeeper::config::codes::FILE_LIMIT));
+}
+
+#[test]
+fn no_text_makes_the_reader_panic() {
+    let body = r#"{"JobType": "a\"", "JobSpecs": [{"PodCount": 1, "é": [1, {}]}], "Envs": {"A": {"secret": "x"}}}"#;
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = daemon(folder.path());
+    let by_file = Source::new(
+        &folder.path().join("job.toml"),
+        "target = \"hz\"\nsubmit_file = \"body.json\"\n".into(),
+    );
+    for at in (0..JOB.len()).filter(|at| JOB.is_char_boundary(*at)) {
+        for odd in ["", "\"", "{", "=", "\n", "é", "'", "[", "\u{feff}", "\r", "\0"] {
+            let text = format!("{}{odd}{}", &JOB[..at], &JOB[at + 1..]);
+            read(&text).diagnostics.iter().for_each(|d| assert!(!d.to_string().is_empty()));
+        }
+        read(&JOB[..at]);
+    }
+    for at in (0..body.len()).filter(|at| body.is_char_boundary(*at)) {
+        for odd in ["", "\"", "}", "\\", "é", "1"] {
+            let text = format!("{}{odd}{}", &body[..at], &body[at..]);
+            std::fs::write(folder.path().join("body.json"), text).expect("written");
+            let file = read_job(&by_file, Rules::of(&config));
+            assert!(!file.diagnostics.is_empty());
+        }
+    }
 }
