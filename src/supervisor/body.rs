@@ -51,7 +51,8 @@ pub(super) fn build(
                 resume_text::render(template, &checkpoint.mount, point).map_err(BodyError::Resume)
             };
             let command = if let Some(whole) = &checkpoint.resume_command {
-                fill(whole)?
+                let template = checkpoint.resume.as_ref().unwrap_or(&point.argument);
+                resume_text::replace(whole, &fill(template)?)
             } else {
                 let template = checkpoint.resume.as_ref().unwrap_or(&point.argument);
                 resume_text::insert(written, &fill(template)?)

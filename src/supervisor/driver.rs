@@ -466,6 +466,11 @@ impl Driver {
         self.pending.extend(keys.into_iter().map(|key| Work::Input(key, Input::Tick)));
     }
 
+    /// Runs a task beside the driver.
+    pub(super) fn spawn(&mut self, task: super::effects::Task) {
+        self.tasks.spawn(task);
+    }
+
     /// Work that the file reader or a person brings.
     pub(super) fn push(&mut self, work: Work) {
         self.pending.push_back(work);

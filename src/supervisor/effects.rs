@@ -86,6 +86,11 @@ impl Effects {
         self.bell(place).notify_one();
     }
 
+    /// Time between two passes.
+    pub(super) fn interval(&self) -> Duration {
+        self.interval
+    }
+
     /// Ends the tasks that list.
     pub(super) fn stop_sweeping(&self) {
         self.sweeping.send_replace(false);

@@ -1,0 +1,463 @@
+//! Answers to people: records turned into views, and acts that are answered once they are durable.
+
+use super::body;
+use super::driver::Driver;
+use super::work::Work;
+use crate::checkpoint::report;
+use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Recovery, Start, Wanted};
+use crate::core::phase::{Phase, phase};
+use crate::core::step::{Act, Given, Input};
+use crate::core::submit::{Hold, may_submit};
+use crate::core::verdict::{Cause, Verdict};
+use crate::model::checkpoint::Look;
+use crate::model::handle::{ActVerb, Refusal, Request};
+use crate::model::ids::{JobKey, Mark};
+use crate::model::time::human;
+use crate::model::view::{
+    ActReport, AttemptView, DaemonView, EventPage, EventView, JobPage, JobRow, TargetView,
+    VerdictView, WhyView,
+};
+use crate::store::records::StoredEvent;
+use std::collections::BTreeMap;
+
+/// Events on a job's page.
+const PAGE_EVENTS: usize = 20;
+/// Events in one answer.
+const EVENTS_LIMIT: usize = 1_000;
+/// Passes missed until what is shown is marked stale.
+const STALE_AFTER_PASSES: u32 = 3;
+
+impl Driver {
+    /// Answers a request; acts go through the store first.
+    pub(super) async fn answer(&mut self, request: Request) {
+        match request {
+            Request::Act { names, verb, reply } => {
+                let answer = self.act(&names, verb).await;
+                let _ = reply.send(answer);
+            }
+            Request::Checkpoints { name, reply } => match self.checkpoints_of(&name) {
+                Ok(look) => {
+                    // A look may take a minute: the driver does not wait for it.
+                    self.spawn(Box::pin(async move {
+                        let _ = reply.send(look.await);
+                    }));
+                }
+                Err(refusal) => {
+                    let _ = reply.send(Err(refusal));
+                }
+            },
+            other => self.answer_from_memory(other),
+        }
+    }
+
+    /// Answers what needs no store. A reader that went away needs no answer.
+    pub(super) fn answer_from_memory(&self, request: Request) {
+        match request {
+            Request::Jobs(reply) => {
+                let rows = self.book.jobs.values().map(|job| self.row(job)).collect();
+                let _ = reply.send(rows);
+            }
+            Request::Job { name, reply } => {
+                let _ = reply.send(self.find(&name).map(|job| self.page(job)));
+            }
+            Request::Why { name, attempt, reply } => {
+                let _ = reply.send(self.find(&name).and_then(|job| self.why(job, attempt)));
+            }
+            Request::Events { job, after, limit, reply } => {
+                let _ = reply.send(self.events(job.as_deref(), after, limit));
+            }
+            Request::Body { name, reply } => {
+                let _ = reply.send(self.find(&name).and_then(|job| self.next_body(job)));
+            }
+            Request::Daemon(reply) => {
+                let _ = reply.send(self.daemon());
+            }
+            Request::Act { reply, .. } => {
+                let why = self.store_fault.clone().unwrap_or_default();
+                let _ = reply.send(Err(Refusal::StoreDown(why)));
+            }
+            Request::Checkpoints { reply, .. } => {
+                let why = self.store_fault.clone().unwrap_or_default();
+                let _ = reply.send(Err(Refusal::StoreDown(why)));
+            }
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<&Job, Refusal> {
+        self.book.newest(name).ok_or_else(|| Refusal::NoSuchJob(name.to_owned()))
+    }
+
+    async fn act(&mut self, names: &[String], verb: ActVerb) -> Result<Vec<ActReport>, Refusal> {
+        let keys: Vec<JobKey> = if names.is_empty() {
+            self.book.jobs.values().filter(|j| !j.is_over()).map(|j| j.key.clone()).collect()
+        } else {
+            let found: Result<_, _> =
+                names.iter().map(|name| self.find(name).map(|job| job.key.clone())).collect();
+            found?
+        };
+        let act = match verb {
+            ActVerb::Cancel => Act::Cancel,
+            ActVerb::Pause => Act::Pause,
+            ActVerb::Resume => Act::Resume,
+            ActVerb::Retry => Act::Retry,
+        };
+        for key in &keys {
+            self.push(Work::Input(key.clone(), Input::Operator(act)));
+        }
+        self.turns().await;
+        if let Some(why) = &self.store_fault {
+            return Err(Refusal::StoreDown(why.clone()));
+        }
+        Ok(keys.iter().filter_map(|key| self.act_report(key, verb)).collect())
+    }
+
+    fn act_report(&self, key: &JobKey, verb: ActVerb) -> Option<ActReport> {
+        let job = self.book.jobs.get(key)?;
+        let row = self.row(job);
+        let done = match (verb, job.wanted) {
+            (ActVerb::Cancel, Wanted::Cancel) if job.open.is_empty() => {
+                "cancelled; nothing of it runs".to_owned()
+            }
+            (ActVerb::Cancel, Wanted::Cancel) => format!(
+                "cancelled; nothing more is submitted, the end of attempt {} is awaited",
+                job.open.iter().map(|a| a.no.to_string()).collect::<Vec<_>>().join(", ")
+            ),
+            (ActVerb::Pause, Wanted::Hold) => {
+                "paused; what runs goes on, nothing is submitted".to_owned()
+            }
+            (ActVerb::Resume | ActVerb::Retry, Wanted::Run) => "goes on".to_owned(),
+            (ActVerb::Cancel | ActVerb::Pause | ActVerb::Resume | ActVerb::Retry, _) => {
+                format!("nothing to do: it is {}", row.phase)
+            }
+        };
+        Some(ActReport { job: key.name.to_string(), phase: row.phase, text: done })
+    }
+
+    /// Every reason why nothing is submitted for a job now.
+    fn holds(&self, job: &Job) -> Vec<Hold> {
+        if let Some(why) = self.book.parked.get(&job.key) {
+            return vec![Hold::Blocked(format!("a step panicked, it is parked: {why}"))];
+        }
+        let Some(spec) = self.book.spec_of(job) else {
+            return vec![Hold::Blocked("its accepted spec cannot be read".to_owned())];
+        };
+        let given = Given {
+            now: self.clock.now(),
+            spec: &spec,
+            gate: self.book.gate(job, &spec, &BTreeMap::new()),
+            mark: Mark::from_random([0; 10]),
+        };
+        may_submit(job, &given).err().unwrap_or_default()
+    }
+
+    fn row(&self, job: &Job) -> JobRow {
+        let now = self.clock.now();
+        let holds = self.holds(job);
+        let phase = phase(job, &holds, now);
+        let spec = self.book.spec_of(job);
+        let target = spec.as_ref().map(|spec| spec.target.to_string()).unwrap_or_default();
+        let open = job.open.last();
+        let place = open.map(|attempt| attempt.place.clone()).or_else(|| {
+            Some(self.book.targets.get(&spec.as_ref()?.target)?.place.clone())
+        });
+        let state = place.as_ref().and_then(|place| self.book.places.get(place));
+        let last_look = state.and_then(|s| s.last_pass).map(|at| now.boot.since(at));
+        let late = self.effects.interval() * STALE_AFTER_PASSES;
+        let stale = match last_look {
+            Some(age) => age > late,
+            None => now.boot.since(self.book.started.boot) > late,
+        };
+        let (status, running) = match open.map(|attempt| &attempt.state) {
+            Some(AttemptState::Live { status, running, .. }) => {
+                (Some(status.word().to_owned()), *running)
+            }
+            Some(AttemptState::Intended | AttemptState::Unknown { .. }) | None => (None, None),
+        };
+        JobRow {
+            name: job.key.name.to_string(),
+            run: job.key.run,
+            phase: phase.word().to_owned(),
+            stale: stale && !job.is_over(),
+            last_look_s: last_look.map(|age| age.as_secs()),
+            why: why_in_a_row(job, phase, &holds),
+            vendor_status: status,
+            step: job.progress.best_step,
+            attempts: job.created,
+            releases: job.tally.releases,
+            errors: job.tally.errors,
+            up_s: running.map(|since| now.wall.since(since).as_secs()),
+            ran_s: job.progress.ran.as_secs(),
+            managed: job.source == crate::core::job::Source::File,
+            target,
+            next: self.next_in_words(job, phase),
+        }
+    }
+
+    /// What happens next by itself.
+    fn next_in_words(&self, job: &Job, phase: Phase) -> String {
+        let now = self.clock.now().boot;
+        match phase {
+            Phase::Blocked => format!("spotkeeper why {}", job.key.name),
+            Phase::Backoff | Phase::Pending | Phase::Recovering => match &job.recovery {
+                Recovery::Waiting { until, .. } => format!("look and submit in {}", human(until.since(now))),
+                Recovery::Settling { next, .. } if next.0 != u64::MAX => {
+                    format!("look again in {}", human(next.since(now)))
+                }
+                Recovery::Settling { .. } | Recovery::Look { .. } => "look, then submit".to_owned(),
+                Recovery::Ready { .. } => "submit".to_owned(),
+            },
+            Phase::Submitting
+            | Phase::Waiting
+            | Phase::Starting
+            | Phase::Running
+            | Phase::Stalled
+            | Phase::Stopping
+            | Phase::Paused
+            | Phase::Succeeded
+            | Phase::Failed
+            | Phase::Cancelled
+            | Phase::Lost => String::new(),
+        }
+    }
+
+    fn page(&self, job: &Job) -> JobPage {
+        let spec = self.book.spec_of(job);
+        let ended = self.book.ended.get(&job.key);
+        let open = job.open.iter().rev().map(open_view);
+        let ended = ended.into_iter().flatten().rev().map(ended_view);
+        JobPage {
+            row: self.row(job),
+            holds: self.holds(job).iter().map(ToString::to_string).collect(),
+            checkpoints: spec
+                .and_then(|spec| spec.checkpoint.as_ref().map(|c| c.location.to_string())),
+            spec: job.spec.0.clone(),
+            attempts: open.chain(ended).collect(),
+            events: self.log.last_of(&job.key, PAGE_EVENTS).iter().map(event_view).collect(),
+        }
+    }
+
+    fn why(&self, job: &Job, no: Option<u32>) -> Result<WhyView, Refusal> {
+        let ended = self.book.ended.get(&job.key);
+        let created = |e: &&EndedAttempt| e.verdict.cause != Cause::NeverCreated;
+        let attempt = match no {
+            None => ended.into_iter().flatten().rev().find(created).map(ended_view),
+            Some(no) => {
+                let ended = ended.into_iter().flatten().find(|e| e.attempt.no == no);
+                let open = job.open.iter().find(|a| a.no == no).map(open_view);
+                Some(ended.map(ended_view).or(open).ok_or_else(|| {
+                    Refusal::NoSuchAttempt(job.key.name.to_string(), no)
+                })?)
+            }
+        };
+        let events = self.log.last_of(&job.key, EVENTS_LIMIT);
+        let word = crate::core::event::Word::Checkpoint;
+        let checkpoint = events.iter().rev().find(|e| e.event.word == word);
+        let row = self.row(job);
+        Ok(WhyView {
+            attempt,
+            checkpoint: checkpoint.map(|e| e.event.data.clone()).unwrap_or_default(),
+            holds: self.holds(job).iter().map(ToString::to_string).collect(),
+            next: row.next.clone(),
+            ends_without_progress: job.progress.ends,
+            row,
+        })
+    }
+
+    fn events(&self, job: Option<&str>, after: u64, limit: usize) -> Result<EventPage, Refusal> {
+        if let Some(name) = job {
+            self.find(name)?;
+        }
+        let (found, gap) = self.log.after(job, after, limit.min(EVENTS_LIMIT));
+        let next_after = found.last().map_or(self.log.last().max(after), |e| e.sequence);
+        Ok(EventPage { events: found.iter().map(event_view).collect(), next_after, gap })
+    }
+
+    fn next_body(&self, job: &Job) -> Result<serde_json::Value, Refusal> {
+        let spec = self
+            .book
+            .spec_of(job)
+            .ok_or_else(|| Refusal::NotNow("its accepted spec cannot be read".to_owned()))?;
+        let gate = self.book.gate(job, &spec, &BTreeMap::new());
+        let place = gate
+            .place
+            .ok_or_else(|| Refusal::NotNow(format!("there is no target `{}`", spec.target)))?;
+        let start = match &job.recovery {
+            Recovery::Ready { start, .. } => start.clone(),
+            Recovery::Look { .. } | Recovery::Settling { .. } | Recovery::Waiting { .. } => {
+                job.open.last().map_or(Start::Fresh, |attempt| attempt.start.clone())
+            }
+        };
+        let attempt = Attempt {
+            no: job.next_attempt,
+            mark: Mark::from_random([0; 10]),
+            spec: job.spec.clone(),
+            target: spec.target.clone(),
+            place,
+            start,
+            bid: spec.spot,
+            intended: self.clock.now().wall,
+            state: AttemptState::Intended,
+            stop: None,
+        };
+        let mut body = body::build(&self.book.owner, &job.key, &attempt, &spec)
+            .map_err(|error| Refusal::NotNow(super::driver::chain(&error)))?;
+        if let Some(envs) = body.get_mut("Envs").and_then(serde_json::Value::as_object_mut) {
+            for (variable, name) in &spec.secret_envs {
+                envs.insert(variable.clone(), format!("(secret {name})").into());
+            }
+        }
+        Ok(serde_json::Value::Object(body))
+    }
+
+    fn checkpoints_of(
+        &self,
+        name: &str,
+    ) -> Result<impl Future<Output = Result<serde_json::Value, Refusal>> + Send + use<>, Refusal>
+    {
+        let job = self.find(name)?;
+        let spec = self
+            .book
+            .spec_of(job)
+            .filter(|spec| spec.checkpoint.is_some())
+            .ok_or_else(|| Refusal::NotNow(format!("job `{name}` has no [checkpoint]")))?;
+        let place = self.book.targets.get(&spec.target).map(|target| target.place.clone());
+        let effects = self.effects.clone();
+        Ok(async move {
+            match effects.look(&spec, place.as_ref()).await {
+                Look::CouldNotLook { why, .. } => {
+                    Err(Refusal::NotNow(format!("could not look: {why}")))
+                }
+                Look::Done(findings) => {
+                    let template =
+                        spec.checkpoint.as_ref().and_then(|checkpoint| checkpoint.resume.as_deref());
+                    report::json(&findings, template, &[])
+                        .map_err(|error| Refusal::NotNow(error.to_string()))
+                }
+            }
+        })
+    }
+
+    fn daemon(&self) -> DaemonView {
+        let now = self.clock.now();
+        let targets = self.book.targets.values().map(|target| {
+            let state = self.book.places.get(&target.place);
+            TargetView {
+                name: target.name.to_string(),
+                verified: state.is_some_and(super::place::PlaceState::verified),
+                last_sweep_s: state
+                    .and_then(|s| s.last_pass)
+                    .map(|at| now.boot.since(at).as_secs()),
+                fault: state.and_then(|s| s.other_writer.clone().or_else(|| s.fault.clone())),
+            }
+        });
+        DaemonView {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            owner: self.book.owner.to_string(),
+            pid: std::process::id(),
+            uptime_s: now.boot.since(self.book.started.boot).as_secs(),
+            targets: targets.collect(),
+        }
+    }
+}
+
+/// Why a job is in its phase, in one line; never empty but for RUNNING and SUCCEEDED.
+fn why_in_a_row(job: &Job, phase: Phase, holds: &[Hold]) -> String {
+    match phase {
+        Phase::Running | Phase::Succeeded => return String::new(),
+        Phase::Failed | Phase::Cancelled => {
+            if let Some(result) = &job.result {
+                return result.why.clone();
+            }
+        }
+        Phase::Blocked => {
+            if let Some(hold) = holds.iter().find(|hold| hold.needs_person()) {
+                return hold.to_string();
+            }
+        }
+        Phase::Waiting | Phase::Starting | Phase::Stopping | Phase::Submitting => {
+            if let Some(attempt) = job.open.last() {
+                return match &attempt.state {
+                    AttemptState::Live { status, .. } => {
+                        format!("attempt {} is {}", attempt.no, status.word())
+                    }
+                    AttemptState::Intended => format!("attempt {} is being sent", attempt.no),
+                    AttemptState::Unknown { .. } => {
+                        format!("attempt {} may exist: searching", attempt.no)
+                    }
+                };
+            }
+        }
+        Phase::Pending
+        | Phase::Stalled
+        | Phase::Recovering
+        | Phase::Backoff
+        | Phase::Paused
+        | Phase::Lost => {}
+    }
+    holds.first().map_or_else(|| "about to be submitted".to_owned(), ToString::to_string)
+}
+
+fn open_view(attempt: &Attempt) -> AttemptView {
+    let (state, status) = match &attempt.state {
+        AttemptState::Intended => ("intended", None),
+        AttemptState::Unknown { .. } => ("unknown", None),
+        AttemptState::Live { status, .. } => ("live", Some(status.word().to_owned())),
+    };
+    AttemptView { state: state.to_owned(), status, ..attempt_view(attempt) }
+}
+
+fn ended_view(ended: &EndedAttempt) -> AttemptView {
+    let never = ended.verdict.cause == Cause::NeverCreated;
+    AttemptView {
+        id: ended.id.as_ref().map(ToString::to_string),
+        state: if never { "never_created" } else { "ended" }.to_owned(),
+        ended: Some(ended.ended.to_string()),
+        ran_s: Some(ended.ran.as_secs()),
+        verdict: Some(verdict_view(&ended.verdict)),
+        ..attempt_view(&ended.attempt)
+    }
+}
+
+/// What an attempt shows whether it is open or not.
+fn attempt_view(attempt: &Attempt) -> AttemptView {
+    let point = match &attempt.start {
+        Start::Fresh => None,
+        Start::From(point) => Some(point),
+    };
+    AttemptView {
+        no: attempt.no,
+        mark: attempt.mark.to_string(),
+        id: attempt.id().map(ToString::to_string),
+        state: String::new(),
+        status: None,
+        from_step: point.and_then(|point| point.step),
+        from_path: point.map(|point| point.path.clone()),
+        intended: attempt.intended.to_string(),
+        ended: None,
+        ran_s: None,
+        verdict: None,
+        stop_asked: attempt.stop.is_some(),
+    }
+}
+
+fn verdict_view(verdict: &Verdict) -> VerdictView {
+    VerdictView {
+        cause: verdict.cause.word().to_owned(),
+        rule: verdict.rule.clone(),
+        evidence: verdict.evidence.clone(),
+    }
+}
+
+fn event_view(stored: &StoredEvent) -> EventView {
+    let word = serde_json::to_value(stored.event.word).unwrap_or_default();
+    EventView {
+        sequence: stored.sequence,
+        at: stored.event.at.to_string(),
+        job: stored.job.name.to_string(),
+        run: stored.job.run,
+        attempt: stored.event.attempt,
+        word: word.as_str().unwrap_or_default().to_owned(),
+        text: stored.event.text.clone(),
+        data: stored.event.data.clone(),
+    }
+}

@@ -1,0 +1,51 @@
+//! Looking into a bucket with the keys and the endpoint of a target.
+
+use super::driver::chain;
+use crate::checkpoint::scan::{ScanOptions, look_at};
+use crate::checkpoint::store_s3::{StorageAccess, StorageKeys};
+use crate::model::checkpoint::{Look, Scheme};
+use crate::model::error::Class;
+use crate::model::spec::{CheckpointSpec, Place};
+use crate::model::time::WallTime;
+use crate::openapi::credentials;
+
+/// One look under the location of `checkpoint`.
+pub(super) async fn look(
+    checkpoint: &CheckpointSpec,
+    place: Option<&Place>,
+    now: WallTime,
+) -> Look {
+    let access = match (checkpoint.location.scheme, place) {
+        (Scheme::File, _) => None,
+        (Scheme::S3 | Scheme::Oss, None) => {
+            let why = "the daemon file has no target that says how to reach the bucket".to_owned();
+            return Look::CouldNotLook { why, needs_person: true };
+        }
+        (Scheme::S3 | Scheme::Oss, Some(place)) => match access(place) {
+            Ok(access) => Some(access),
+            Err(blind) => return blind,
+        },
+    };
+    look_at(&checkpoint.location, access.as_ref(), &ScanOptions::of(checkpoint), now).await
+}
+
+fn access(place: &Place) -> Result<StorageAccess, Look> {
+    let Some(endpoint) = place.storage.clone() else {
+        let why = "the target has no storage endpoint".to_owned();
+        return Err(Look::CouldNotLook { why, needs_person: true });
+    };
+    let keys = credentials::resolve(&place.credentials).map_err(|error| Look::CouldNotLook {
+        why: chain(&error),
+        needs_person: error.class() == Class::Operator,
+    })?;
+    Ok(StorageAccess {
+        plain_http: endpoint.starts_with("http://"),
+        endpoint,
+        region: place.region.clone(),
+        keys: StorageKeys {
+            key_id: keys.key_id.expose().to_owned(),
+            secret: keys.secret.clone(),
+            token: keys.token.clone(),
+        },
+    })
+}

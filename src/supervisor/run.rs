@@ -1,0 +1,119 @@
+//! Putting the supervisor together: store, state, tasks.
+
+use super::book::Book;
+use super::driver::{Driver, Lines};
+use super::effects::Effects;
+use super::stored::{self, StateError};
+use super::work::QUEUE_LIMIT;
+use super::files;
+use crate::config::DaemonConfig;
+use crate::model::handle::{Handle, Request, WAITING_LIMIT};
+use crate::model::ids::Owner;
+use crate::service::clock::Clock;
+use crate::service::crash;
+use crate::store::{self, Fresh, Options, StoreError};
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+
+/// What a supervisor is started with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The daemon file.
+    pub config: Arc<DaemonConfig>,
+    /// This installation.
+    pub owner: Owner,
+    /// The clocks.
+    pub clock: Clock,
+}
+
+/// Why a supervisor did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The store in the state folder could not be opened.
+    #[error("the state folder {folder}")]
+    Store {
+        /// The folder.
+        folder: String,
+        /// Why.
+        #[source]
+        source: StoreError,
+    },
+    /// The state could not be loaded.
+    #[error("the state in {folder}")]
+    State {
+        /// The folder.
+        folder: String,
+        /// Why.
+        #[source]
+        source: StateError,
+    },
+}
+
+/// A supervisor that is ready to run.
+pub struct Supervisor {
+    driver: Driver,
+    config: Arc<DaemonConfig>,
+    messages: mpsc::Sender<super::work::Message>,
+    requests: mpsc::Sender<Request>,
+}
+
+impl std::fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Supervisor").finish_non_exhaustive()
+    }
+}
+
+impl Supervisor {
+    /// Opens the store and loads everything. `stop` ends [`Supervisor::run`] when it turns true.
+    ///
+    /// # Errors
+    /// A store that another instance holds, or that cannot be used.
+    pub async fn open(settings: Settings, stop: watch::Receiver<bool>) -> Result<Self, RunError> {
+        let Settings { config, owner, clock } = settings;
+        let folder = config.state_directory.display().to_string();
+        let options = Options { probe: crash::point, ..Options::default() };
+        let (store, report) = store::Handle::open(config.state_directory.clone(), options)
+            .await
+            .map_err(|source| RunError::Store { folder: folder.clone(), source })?;
+        for act in &report.acts {
+            if act.is_alarm() {
+                tracing::error!(%act, "opening the store");
+            } else {
+                tracing::info!(%act, "opening the store");
+            }
+        }
+        let (messages, inbox) = mpsc::channel(QUEUE_LIMIT);
+        let (requests, door) = mpsc::channel(WAITING_LIMIT);
+        let effects = Effects::new(
+            clock.clone(),
+            owner.clone(),
+            config.job_secrets.clone(),
+            config.sweep_interval,
+            messages.clone(),
+        );
+        let mut book = Book::new(owner, clock.now(), config.targets.clone());
+        book.new_store = match report.fresh {
+            Fresh::Complete => false,
+            Fresh::New | Fresh::DataMissing => true,
+        };
+        let state_error = |source| RunError::State { folder: folder.clone(), source };
+        let log = stored::load(&store, &mut book).await.map_err(state_error)?;
+        let sequence =
+            store.sequence().await.map_err(StateError::Store).map_err(state_error)?;
+        let lines = Lines { messages: inbox, requests: door, stop };
+        let driver = Driver::new(book, log, store, sequence, effects, lines);
+        Ok(Self { driver, config, messages, requests })
+    }
+
+    /// The door for the API.
+    pub fn handle(&self) -> Handle {
+        self.requests.clone()
+    }
+
+    /// Runs until it is stopped. Stops no job.
+    pub async fn run(self) {
+        let files = tokio::spawn(files::watch(self.config, self.messages));
+        self.driver.run().await;
+        files.abort();
+    }
+}
