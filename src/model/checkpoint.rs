@@ -180,6 +180,22 @@ pub struct Findings {
     pub odd_keys: u64,
 }
 
+impl Findings {
+    /// A checkpoint of which nobody can say from outside whether it is whole, where nothing was
+    /// chosen: a reason to ask a person, never to start at zero.
+    pub fn undecided(&self) -> Option<&Candidate> {
+        if self.chosen.is_some() {
+            return None;
+        }
+        self.candidates.iter().find(|candidate| match candidate.wholeness {
+            Wholeness::Unreadable | Wholeness::Unknown => true,
+            Wholeness::Whole | Wholeness::Torn | Wholeness::WeightsOnly | Wholeness::NotChecked => {
+                false
+            }
+        })
+    }
+}
+
 /// Candidates that a look keeps.
 pub const CANDIDATES_LIMIT: usize = 50;
 
