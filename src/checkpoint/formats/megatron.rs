@@ -1,0 +1,365 @@
+//! What EasyCkpt and Megatron's `torch` format have in common: the rank folders, the tracker, the
+//! resume argument.
+//!
+//! ```text
+//! latest_checkpointed_iteration.txt                    a number or `release`; written last
+//! iter_0000200/mp_rank_00[_003[_001]]/model_optim_rng.pt     one folder a model-parallel rank
+//!                                    /distrib_optim.pt       with the distributed optimizer
+//! ```
+//!
+//! Facts of the loader (Megatron-LM, 2026-08): `--ckpt-step` overrides the number in the tracker and
+//! works without one; it is ignored if it is 0 or if the tracker says `release`; a tracker that is
+//! empty or no number ends the trainer with exit code 0, whatever the argument.
+
+use super::{Case, Checkpoint, Judgement, Pickles, ResumeWay, torch_files};
+use crate::checkpoint::objects::{Folder, Object, Read, SMALL_FILE_LIMIT, StoreError, join};
+use crate::model::checkpoint::Pin;
+use crate::model::step_pattern::digits;
+use std::collections::{BTreeMap, BTreeSet};
+
+const TRACKER: &str = "latest_checkpointed_iteration.txt";
+/// The file that every rank folder has.
+const MODEL: &str = "model_optim_rng.pt";
+/// By how much two files of one rank may differ in size and still be of one parallel layout, %.
+const SAME_LAYOUT_PERCENT: u64 = 5;
+
+/// What the tracker says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tracker {
+    /// The root cannot be seen.
+    Unseen,
+    Absent,
+    Step(u64),
+    Release,
+    /// Empty, or neither a number nor `release`.
+    Garbage,
+}
+
+impl Tracker {
+    pub(super) async fn read(case: Case<'_>) -> Result<Self, StoreError> {
+        let Some(folder) = &case.root.folder else { return Ok(Self::Unseen) };
+        let Some(object) = folder.object(TRACKER) else { return Ok(Self::Absent) };
+        if object.size > SMALL_FILE_LIMIT {
+            return Ok(Self::Garbage);
+        }
+        let key = join(&case.root.path, TRACKER);
+        match case.objects.read(&key, 0..object.size).await? {
+            Read::Bytes(bytes) => Ok(Self::parse(&bytes)),
+            // It is being rewritten, or may not be read: nothing is known of it.
+            Read::Changed | Read::Refused(_) => Ok(Self::Unseen),
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes).map(str::trim) {
+            Ok("release") => Self::Release,
+            Ok(text) => digits(text).map_or(Self::Garbage, Self::Step),
+            Err(_) => Self::Garbage,
+        }
+    }
+}
+
+/// The rank folders of a checkpoint: indices of the rank (tensor, pipeline, expert) and its files.
+pub(super) struct Ranks<'a>(BTreeMap<Vec<u64>, Vec<&'a Object>>);
+
+impl<'a> Ranks<'a> {
+    pub(super) fn of(checkpoint: &'a Checkpoint) -> Self {
+        let mut ranks: BTreeMap<Vec<u64>, Vec<&Object>> = BTreeMap::new();
+        for object in &checkpoint.objects {
+            if let Some((folder, file)) = object.key.split_once('/')
+                && let Some(rank) = rank_of(folder)
+                && !file.contains('/')
+                && has_extension(file, "pt")
+            {
+                ranks.entry(rank).or_default().push(object);
+            }
+        }
+        Self(ranks)
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn has(&self, rank: &[u64]) -> bool {
+        self.0.contains_key(rank)
+    }
+
+    fn names(files: &[&Object]) -> BTreeSet<String> {
+        files.iter().filter_map(|o| Some(o.key.rsplit_once('/')?.1.to_owned())).collect()
+    }
+
+    /// The first thing that a listing shows to be missing.
+    fn hole(&self) -> Option<String> {
+        let Some((first, files)) = self.0.first_key_value() else {
+            return Some("no mp_rank folder".into());
+        };
+        let wanted = Self::names(files);
+        let mut ends = vec![0; first.len()];
+        for (rank, files) in &self.0 {
+            let folder = folder_of(rank);
+            if rank.len() != first.len() {
+                return Some(format!("{folder} beside {}: two parallel layouts", folder_of(first)));
+            }
+            for (end, index) in ends.iter_mut().zip(rank) {
+                *end = (*end).max(index.saturating_add(1));
+            }
+            let names = Self::names(files);
+            if !names.contains(MODEL) {
+                return Some(format!("{folder}/{MODEL} is missing"));
+            }
+            if let Some(name) = wanted.symmetric_difference(&names).next() {
+                let lacks = if names.contains(name) { folder_of(first) } else { folder };
+                return Some(format!("{lacks}/{name} is missing"));
+            }
+            if let Some(empty) = files.iter().find(|o| o.size == 0) {
+                return Some(format!("{} is empty", empty.key));
+            }
+        }
+        let full = ends.iter().try_fold(1_u64, |n, &end| n.checked_mul(end));
+        if full == Some(self.0.len() as u64) {
+            return None;
+        }
+        let shape: Vec<_> = ends.iter().map(u64::to_string).collect();
+        let missing = first_missing(&ends, |rank| self.has(rank)).map(|rank| folder_of(&rank));
+        let missing = missing.unwrap_or_else(|| "a rank".into());
+        Some(format!("rank grid {} not filled: {missing} is missing", shape.join("x")))
+    }
+
+    /// What this one lacks of what `other`, a full one, has. Fewer ranks of another size are no
+    /// hole but another parallel layout: with half the ranks each file is twice as large.
+    fn lacks_of(&self, other: &Self, other_is_older: bool) -> Option<String> {
+        let missing = other.0.keys().find(|rank| !self.has(rank));
+        let is_part = self.0.keys().all(|rank| other.has(rank));
+        if let Some(missing) = missing
+            && is_part
+            && self.is_same_layout(other)
+        {
+            return Some(format!("{} is missing, which others here have", folder_of(missing)));
+        }
+        // A newer checkpoint may have files of a part that was switched on later.
+        if missing.is_none() && is_part && other_is_older {
+            let (mine, theirs) = (self.0.first_key_value()?, other.0.first_key_value()?);
+            let names = Self::names(mine.1);
+            let gone = Self::names(theirs.1).into_iter().find(|name| !names.contains(name))?;
+            return Some(format!(
+                "{}/{gone} is missing, which the older one has",
+                folder_of(mine.0)
+            ));
+        }
+        None
+    }
+
+    fn is_same_layout(&self, other: &Self) -> bool {
+        let size = |files: &[&Object]| {
+            files.iter().filter(|o| o.key.ends_with(MODEL)).map(|o| o.size).sum::<u64>()
+        };
+        self.0.iter().all(|(rank, files)| {
+            other.0.get(rank).is_some_and(|others| {
+                let (mine, theirs) = (size(files), size(others));
+                // A short file is a cut one, not a smaller layout's: those are larger.
+                mine <= theirs.saturating_add(theirs / 100 * SAME_LAYOUT_PERCENT + theirs % 100)
+            })
+        })
+    }
+
+    fn files(&self) -> Vec<&'a Object> {
+        self.0.values().flatten().copied().collect()
+    }
+}
+
+/// `mp_rank_01_003`: the indices of a rank.
+fn rank_of(folder: &str) -> Option<Vec<u64>> {
+    folder.strip_prefix("mp_rank_")?.split('_').map(digits).collect()
+}
+
+fn folder_of(rank: &[u64]) -> String {
+    let mut name = "mp_rank".to_owned();
+    for (at, index) in rank.iter().enumerate() {
+        let width = if at == 0 { 2 } else { 3 };
+        name = format!("{name}_{index:0width$}");
+    }
+    name
+}
+
+/// The first cell of a grid that is not there. Looks no further than there are ranks to fill it.
+fn first_missing(ends: &[u64], has: impl Fn(&[u64]) -> bool) -> Option<Vec<u64>> {
+    let mut rank = vec![0; ends.len()];
+    loop {
+        if !has(&rank) {
+            return Some(rank);
+        }
+        let mut at = ends.len();
+        loop {
+            at = at.checked_sub(1)?;
+            rank[at] += 1;
+            if rank[at] < ends[at] {
+                break;
+            }
+            rank[at] = 0;
+        }
+    }
+}
+
+fn has_extension(file: &str, extension: &str) -> bool {
+    file.rsplit_once('.').is_some_and(|(_, e)| e == extension)
+}
+
+/// Whether there is something of another of Megatron's formats (torch_dist, torch_dcp, zarr) inside.
+pub(super) fn is_distributed(checkpoint: &Checkpoint) -> bool {
+    checkpoint.objects.iter().any(|object| {
+        let name = object.key.rsplit('/').next().unwrap_or_default();
+        matches!(name, ".metadata" | "metadata.json" | ".zarray" | "common.pt")
+            || name.starts_with(".metadata.")
+            || has_extension(name, "distcp")
+    })
+}
+
+/// Whether a folder is a checkpoint of either format.
+pub(super) fn is_checkpoint(folder: &Folder) -> bool {
+    folder.folders.iter().any(|name| rank_of(name).is_some())
+}
+
+/// What the rank folders say: a listing first, then the end of each file.
+pub(super) async fn judge_ranks(case: Case<'_>) -> Result<Option<Judgement>, StoreError> {
+    let ranks = Ranks::of(case.checkpoint);
+    if let Some(hole) = ranks.hole() {
+        return Ok(Some(Judgement::torn(hole)));
+    }
+    for sibling in case.siblings {
+        let others = Ranks::of(sibling);
+        if others.hole().is_none()
+            && let Some(lack) = ranks.lacks_of(&others, case.is_older(sibling))
+        {
+            return Ok(Some(Judgement::torn(lack)));
+        }
+    }
+    torch_files(case.objects, case.checkpoint, &ranks.files(), Pickles::Undecided).await
+}
+
+/// What a person reads of a whole one.
+pub(super) fn praise(case: Case<'_>, more: &str) -> String {
+    let count = Ranks::of(case.checkpoint).count();
+    let files = Ranks::of(case.checkpoint).files().len();
+    format!("{files} files of {count} model-parallel ranks whole{more}")
+}
+
+/// How Megatron is brought to load a checkpoint.
+pub(super) fn resume(step: u64, tracker: Tracker) -> ResumeWay {
+    let plain = ResumeWay { argument: "--load {root}".into(), pin: Pin::OwnChoice, note: None };
+    let pinned = |pin: Pin, note: Option<&str>| ResumeWay {
+        argument: "--load {root} --ckpt-step {step}".into(),
+        pin,
+        note: note.map(str::to_owned),
+    };
+    match tracker {
+        Tracker::Step(named) if named == step => plain,
+        Tracker::Step(_) | Tracker::Absent | Tracker::Unseen if step == 0 => pinned(
+            Pin::TrackerRewrite,
+            Some("Megatron ignores --ckpt-step 0: only a tracker that says 0 leads to it"),
+        ),
+        Tracker::Step(_) | Tracker::Absent | Tracker::Unseen => pinned(Pin::Argument, None),
+        Tracker::Release => pinned(
+            Pin::TrackerRewrite,
+            Some("the tracker says `release`, which --ckpt-step does not override"),
+        ),
+        Tracker::Garbage => pinned(
+            Pin::TrackerRewrite,
+            Some("the tracker is empty or no number: Megatron would end with exit code 0"),
+        ),
+    }
+}
+
+/// Reads the tracker for [`resume`].
+pub(super) async fn resume_of(case: Case<'_>) -> Result<ResumeWay, StoreError> {
+    let step = case.checkpoint.position.map_or(0, |position| position.step);
+    Ok(resume(step, Tracker::read(case).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::time::WallTime;
+
+    fn checkpoint(files: &[(&str, u64)]) -> Checkpoint {
+        let object = |&(key, size): &(&str, u64)| Object {
+            key: key.to_owned(),
+            size,
+            modified: WallTime(0),
+        };
+        Checkpoint {
+            name: "iter_0000100".into(),
+            path: "iter_0000100".into(),
+            position: None,
+            objects: files.iter().map(object).collect(),
+        }
+    }
+
+    fn grid(ranks: &[&str], size: u64) -> Checkpoint {
+        let keys: Vec<_> = ranks.iter().map(|r| format!("mp_rank_{r}/{MODEL}")).collect();
+        checkpoint(&keys.iter().map(|k| (k.as_str(), size)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_grid_with_a_hole_names_it() {
+        let hole = |ranks: &[&str]| Ranks::of(&grid(ranks, 9)).hole();
+        assert_eq!(hole(&["00"]), None);
+        assert_eq!(hole(&["00_000", "00_001", "01_000", "01_001"]), None);
+        assert!(
+            hole(&["00_000", "00_001", "01_000"]).is_some_and(|h| h.contains("mp_rank_01_001"))
+        );
+        assert!(hole(&["01"]).is_some_and(|h| h.contains("mp_rank_00")));
+        assert!(hole(&["00", "00_001"]).is_some_and(|h| h.contains("two parallel layouts")));
+        assert!(hole(&["00", "18446744073709551615"]).is_some());
+        assert!(
+            hole(&["00_000_000", "01_000_001"]).is_some_and(|h| h.contains("mp_rank_00_000_001"))
+        );
+        assert!(hole(&[]).is_some());
+        let uneven = checkpoint(&[
+            ("mp_rank_00/model_optim_rng.pt", 9),
+            ("mp_rank_00/distrib_optim.pt", 9),
+            ("mp_rank_01/model_optim_rng.pt", 9),
+            ("mp_rank_01/distrib_optim.pt.tmp", 9),
+        ]);
+        assert_eq!(
+            Ranks::of(&uneven).hole().as_deref(),
+            Some("mp_rank_01/distrib_optim.pt is missing")
+        );
+    }
+
+    #[test]
+    fn fewer_ranks_are_a_hole_unless_each_is_larger() {
+        let full = grid(&["00", "01"], 1_000);
+        let lacks = |size: u64| Ranks::of(&grid(&["00"], size)).lacks_of(&Ranks::of(&full), true);
+        assert!(lacks(1_000).is_some_and(|l| l.contains("mp_rank_01")));
+        assert!(lacks(1_020).is_some());
+        assert_eq!(lacks(2_000), None);
+        let more = grid(&["00", "01", "02"], 1_000);
+        assert_eq!(Ranks::of(&more).lacks_of(&Ranks::of(&full), true), None);
+    }
+
+    #[test]
+    fn the_tracker_is_read_as_megatron_reads_it() {
+        assert_eq!(Tracker::parse(b"120"), Tracker::Step(120));
+        assert_eq!(Tracker::parse(b" 0000120\n"), Tracker::Step(120));
+        assert_eq!(Tracker::parse(b"release"), Tracker::Release);
+        for garbage in [&b""[..], b"\n", b"12x", b"-1", b"\xff", b"99999999999999999999999"] {
+            assert_eq!(Tracker::parse(garbage), Tracker::Garbage, "{garbage:?}");
+        }
+    }
+
+    #[test]
+    fn the_argument_names_the_step_unless_the_tracker_leads_there() {
+        let pin = |step, tracker| (resume(step, tracker).pin, resume(step, tracker).argument);
+        assert_eq!(pin(100, Tracker::Step(100)), (Pin::OwnChoice, "--load {root}".to_owned()));
+        assert_eq!(pin(0, Tracker::Step(0)).0, Pin::OwnChoice);
+        for tracker in [Tracker::Step(120), Tracker::Absent, Tracker::Unseen] {
+            let wanted = (Pin::Argument, "--load {root} --ckpt-step {step}".to_owned());
+            assert_eq!(pin(100, tracker), wanted);
+            assert_eq!(pin(0, tracker).0, Pin::TrackerRewrite);
+        }
+        for tracker in [Tracker::Release, Tracker::Garbage] {
+            assert_eq!(pin(100, tracker).0, Pin::TrackerRewrite);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `megatron-legacy`: Megatron's `torch` format. Nothing inside a checkpoint marks its end; only
+//! the rank folders and the files themselves can be tested (see `megatron`).
+
+use super::megatron::{self, Tracker};
+use super::{Case, Checkpoint, Format, Judgement, ResumeWay};
+use crate::checkpoint::names::NameShape;
+use crate::checkpoint::objects::{Folder, StoreError};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+/// Megatron's `torch` format.
+#[derive(Debug)]
+pub(super) struct MegatronLegacy;
+
+impl Format for MegatronLegacy {
+    fn word(&self) -> &'static str {
+        "megatron-legacy"
+    }
+
+    fn shape(&self) -> NameShape {
+        NameShape::Iteration
+    }
+
+    fn claims(&self, newest: &[&Checkpoint]) -> bool {
+        !newest.iter().any(|checkpoint| megatron::is_distributed(checkpoint))
+    }
+
+    fn is_checkpoint(&self, _name: &str, folder: &Folder) -> bool {
+        megatron::is_checkpoint(folder)
+    }
+
+    fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>> {
+        async move {
+            if let Some(judgement) = megatron::judge_ranks(case).await? {
+                return Ok(judgement);
+            }
+            let step = case.checkpoint.position.map(|position| position.step);
+            let more = match Tracker::read(case).await? {
+                Tracker::Step(named) if Some(named) == step => ", the tracker names it",
+                Tracker::Step(named) if Some(named) > step => ", the tracker has passed it",
+                Tracker::Step(_)
+                | Tracker::Unseen
+                | Tracker::Absent
+                | Tracker::Release
+                | Tracker::Garbage => ", the tracker does not name it",
+            };
+            Ok(Judgement::whole(megatron::praise(case, more)))
+        }
+        .boxed()
+    }
+
+    fn resume<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>> {
+        megatron::resume_of(case).boxed()
+    }
+}

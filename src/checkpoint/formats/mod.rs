@@ -1,0 +1,244 @@
+//! The formats: one file each, all behind [`Format`].
+//!
+//! A format says whose names it reads, whether what lies inside is its own, whether a checkpoint is
+//! whole, and how its trainer is brought to load it. It reads a few small things through
+//! [`Objects`]; it lists nothing and chooses nothing.
+
+use super::names::NameShape;
+use super::objects::{Folder, Object, Objects, StoreError};
+use super::torch_zip::{self, TorchFile};
+use crate::model::checkpoint::{Pin, Position, Wholeness};
+use crate::model::spec::CustomLayout;
+use crate::model::step_pattern::PatternProblem;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use std::fmt;
+
+mod custom;
+mod easyckpt_megatron;
+mod megatron;
+mod megatron_legacy;
+
+/// Reads of one checkpoint's files that are on their way at one time.
+const READS_AT_ONCE: usize = 16;
+
+/// A folder whose children are checkpoints.
+#[derive(Debug, Clone)]
+pub struct Root {
+    /// Its path relative to the location.
+    pub path: String,
+    /// What lies directly in it; `None` where it lies outside the location and cannot be seen.
+    pub folder: Option<Folder>,
+}
+
+/// One checkpoint and all that was listed of it.
+#[derive(Debug, Clone)]
+pub struct Checkpoint {
+    /// Its name; `None` if it has none that is a step.
+    pub name: String,
+    /// Its path relative to the location.
+    pub path: String,
+    /// Its place in the format's order; `None` if no name says it.
+    pub position: Option<Position>,
+    /// Its objects, keys relative to it. A checkpoint that is a single file has one, with key "".
+    pub objects: Vec<Object>,
+}
+
+impl Checkpoint {
+    /// The key of one of its objects, relative to the location.
+    pub fn key(&self, object: &Object) -> String {
+        if object.key.is_empty() {
+            self.path.clone()
+        } else {
+            super::objects::join(&self.path, &object.key)
+        }
+    }
+}
+
+/// A checkpoint to be judged, and what may be compared with it.
+#[derive(Debug, Clone, Copy)]
+pub struct Case<'a> {
+    /// For small reads.
+    pub objects: &'a Objects,
+    /// The folder that holds it.
+    pub root: &'a Root,
+    /// The checkpoint.
+    pub checkpoint: &'a Checkpoint,
+    /// Others in the same root, newest first, as far as they were listed.
+    pub siblings: &'a [&'a Checkpoint],
+    /// Ranks of the job, where known.
+    pub ranks: Option<u32>,
+}
+
+impl Case<'_> {
+    /// Whether a sibling stands before this one in the format's order.
+    fn is_older(&self, sibling: &Checkpoint) -> bool {
+        sibling.position < self.checkpoint.position
+    }
+}
+
+/// What a test said, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// The word.
+    pub wholeness: Wholeness,
+    /// The reason, for people.
+    pub why: String,
+}
+
+impl Judgement {
+    fn whole(why: impl Into<String>) -> Self {
+        Self { wholeness: Wholeness::Whole, why: why.into() }
+    }
+
+    fn torn(why: impl Into<String>) -> Self {
+        Self { wholeness: Wholeness::Torn, why: why.into() }
+    }
+}
+
+/// How the trainer is brought to load a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResumeWay {
+    /// Template of the argument.
+    pub argument: String,
+    /// Whether it names the checkpoint.
+    pub pin: Pin,
+    /// What a person should know, if anything.
+    pub note: Option<String>,
+}
+
+/// One way of writing checkpoints.
+pub trait Format: fmt::Debug + Send + Sync {
+    /// Its word in files, JSON and tables.
+    fn word(&self) -> &'static str;
+
+    /// How its checkpoints are named.
+    fn shape(&self) -> NameShape;
+
+    /// Whether the checkpoints of a root are its own, by what lies inside the newest ones. Asked only
+    /// where the format is not given.
+    fn claims(&self, newest: &[&Checkpoint]) -> bool;
+
+    /// Whether a folder is itself one of its checkpoints.
+    fn is_checkpoint(&self, name: &str, folder: &Folder) -> bool;
+
+    /// Whether a checkpoint is whole.
+    fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>>;
+
+    /// How the trainer loads a whole one.
+    fn resume<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>>;
+}
+
+/// All formats with a word of their own, in the order in which `auto` asks them.
+pub static FORMATS: [&dyn Format; 2] =
+    [&easyckpt_megatron::EasyCkptMegatron, &megatron_legacy::MegatronLegacy];
+
+/// Why a `format` cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// No such word.
+    #[error("format `{word}` is not known; there are auto, custom, {}", words().join(", "))]
+    Unknown {
+        /// The word.
+        word: String,
+    },
+    /// `custom` without a layout.
+    #[error("format `custom` needs a pattern")]
+    NoLayout,
+    /// A pattern that is none.
+    #[error(transparent)]
+    Pattern(#[from] PatternProblem),
+}
+
+/// The words that `format` may be, besides `auto` and `custom`.
+pub fn words() -> Vec<&'static str> {
+    FORMATS.iter().map(|format| format.word()).collect()
+}
+
+/// What is looked for.
+#[derive(Debug)]
+pub enum Wanted {
+    /// Whatever has a known shape.
+    Auto,
+    /// One of [`FORMATS`].
+    Known(&'static dyn Format),
+    /// A pattern.
+    Custom(Box<dyn Format>),
+}
+
+impl Wanted {
+    /// What `format` (and the layout, for `custom`) asks for.
+    ///
+    /// # Errors
+    /// [`FormatError`] in words.
+    pub fn read(format: &str, layout: Option<&CustomLayout>) -> Result<Self, FormatError> {
+        match (format, layout) {
+            ("auto", _) => Ok(Self::Auto),
+            ("custom", Some(layout)) => Ok(Self::Custom(Box::new(custom::Custom::new(layout)?))),
+            ("custom", None) => Err(FormatError::NoLayout),
+            (word, _) => match FORMATS.iter().find(|format| format.word() == word) {
+                Some(format) => Ok(Self::Known(*format)),
+                None => Err(FormatError::Unknown { word: word.to_owned() }),
+            },
+        }
+    }
+
+    /// The formats that may be meant.
+    pub fn formats(&self) -> Vec<&dyn Format> {
+        match self {
+            Self::Auto => FORMATS.to_vec(),
+            Self::Known(format) => vec![*format],
+            Self::Custom(format) => vec![format.as_ref()],
+        }
+    }
+}
+
+/// What a pickle without zip, whose end cannot be told, means to a format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pickles {
+    /// Nobody can say whether the checkpoint is whole.
+    Undecided,
+    /// The format has other signs of being whole.
+    Accepted,
+}
+
+/// Looks at files of `torch.save`; the first one that is not whole decides.
+async fn torch_files(
+    objects: &Objects,
+    checkpoint: &Checkpoint,
+    files: &[&Object],
+    pickles: Pickles,
+) -> Result<Option<Judgement>, StoreError> {
+    // Listed sizes alone show the emptied ones: no read is needed.
+    if let Some(empty) = files.iter().find(|o| o.size == 0) {
+        return Ok(Some(Judgement::torn(format!("{} is empty", shown(checkpoint, empty)))));
+    }
+    let wanted: Vec<(String, String, u64)> = files
+        .iter()
+        .map(|file| (shown(checkpoint, file).to_owned(), checkpoint.key(file), file.size))
+        .collect();
+    let mut checks = futures_util::stream::iter(wanted)
+        .map(|(name, key, size)| async move { (name, torch_zip::check(objects, &key, size).await) })
+        .buffered(READS_AT_ONCE);
+    while let Some((name, answer)) = checks.next().await {
+        match answer? {
+            TorchFile::Whole => {}
+            TorchFile::Torn(why) => return Ok(Some(Judgement::torn(format!("{name}: {why}")))),
+            TorchFile::Pickle if pickles == Pickles::Accepted => {}
+            TorchFile::Pickle => {
+                let why = format!("{name}: a pickle without zip, whose end cannot be told");
+                return Ok(Some(Judgement { wholeness: Wholeness::Unknown, why }));
+            }
+            TorchFile::Unreadable(why) => {
+                let why = format!("{name}: may not be read ({why})");
+                return Ok(Some(Judgement { wholeness: Wholeness::Unreadable, why }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The name of an object, for people.
+fn shown<'a>(checkpoint: &'a Checkpoint, object: &'a Object) -> &'a str {
+    if object.key.is_empty() { &checkpoint.name } else { &object.key }
+}

@@ -1,0 +1,430 @@
+//! A look: which checkpoints are under a location, and which one to go on from.
+
+use super::formats::{Case, Checkpoint, Format, FormatError, Root, Wanted};
+use super::names::{Kind, NameShape, SHAPES, launches};
+use super::objects::{Object, Objects, OddKeys, StoreError, chain, join};
+use super::store_folder::FolderStore;
+use super::store_s3::{AccessError, S3Store, StorageAccess};
+use super::walk::{FOLDERS_LIMIT, walk};
+use crate::model::checkpoint::{
+    CANDIDATES_LIMIT, Candidate, Findings, Location, Look, Position, ResumePoint, Scheme,
+    Unfinished, Wholeness,
+};
+use crate::model::error::Class;
+use crate::model::spec::{CheckpointSpec, CustomLayout};
+use crate::model::time::WallTime;
+use futures_util::StreamExt;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time that one look may take.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+/// Candidates that are tested, newest first, until one is whole.
+const TESTED_LIMIT: usize = 200;
+/// Older candidates that are listed beside the one under test, to compare with.
+const SIBLINGS: usize = 4;
+/// Listings of candidates that are on their way at one time.
+const LISTINGS_AT_ONCE: usize = 4;
+
+/// What is looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScanOptions {
+    /// `auto`, a format's word, or `custom`.
+    pub format: String,
+    /// The layout when `format` is `custom`.
+    pub custom: Option<CustomLayout>,
+    /// Ranks that write, where known.
+    pub ranks: Option<u32>,
+}
+
+impl ScanOptions {
+    /// What a job file asks for.
+    pub fn of(spec: &CheckpointSpec) -> Self {
+        Self { format: spec.format.clone(), custom: spec.custom.clone(), ranks: spec.ranks }
+    }
+}
+
+/// Why a look gave no findings.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// The store gave no answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store could not be opened.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// There is no such format.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// More folders than are looked at, and no checkpoint in those.
+    #[error(
+        "no checkpoints in the first {FOLDERS_LIMIT} folders, and there are more: name a folder nearer to them"
+    )]
+    TooManyFolders,
+    /// None of many was whole.
+    #[error("the newest {TESTED_LIMIT} checkpoints are all incomplete; older ones were not tested")]
+    TooManyTorn,
+    /// [`DEADLINE`].
+    #[error("no complete answer within {} s", DEADLINE.as_secs())]
+    Deadline,
+}
+
+impl LookError {
+    /// What to do about it.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Store(error) => error.class(),
+            Self::Access(error) => error.class(),
+            Self::Format(_) | Self::TooManyFolders | Self::TooManyTorn => Class::Operator,
+            Self::Deadline => Class::Retry,
+        }
+    }
+}
+
+/// Opens a location. `access` is needed for buckets only.
+///
+/// # Errors
+/// A folder that is not there; no keys, or a wrong endpoint.
+pub fn open(location: &Location, access: Option<&StorageAccess>) -> Result<Objects, LookError> {
+    let odd = Arc::new(OddKeys::default());
+    match (location.scheme, access) {
+        (Scheme::File, _) => {
+            let root = Path::new("/").join(&location.prefix);
+            let store = FolderStore::open(&root, Arc::clone(&odd))?;
+            Ok(Objects::new(Box::new(store), odd))
+        }
+        (Scheme::S3 | Scheme::Oss, Some(access)) => {
+            let store = S3Store::open(location, access, Arc::clone(&odd))?;
+            Ok(Objects::new(Box::new(store), odd))
+        }
+        (Scheme::S3 | Scheme::Oss, None) => {
+            Err(AccessError::NoKeys { place: location.to_string() }.into())
+        }
+    }
+}
+
+/// Opens a location and looks.
+pub async fn look_at(
+    location: &Location,
+    access: Option<&StorageAccess>,
+    options: &ScanOptions,
+    now: WallTime,
+) -> Look {
+    match open(location, access) {
+        Ok(objects) => look(&objects, location, options, now).await,
+        Err(error) => could_not(&error),
+    }
+}
+
+/// Looks for checkpoints under a location that is open.
+pub async fn look(
+    objects: &Objects,
+    location: &Location,
+    options: &ScanOptions,
+    now: WallTime,
+) -> Look {
+    let found = Box::pin(find(objects, location, options, now));
+    match tokio::time::timeout(DEADLINE, found).await {
+        Ok(Ok(mut findings)) => {
+            findings.odd_keys = objects.odd_keys();
+            Look::Done(findings)
+        }
+        Ok(Err(error)) => could_not(&error),
+        Err(_) => could_not(&LookError::Deadline),
+    }
+}
+
+fn could_not(error: &LookError) -> Look {
+    let needs_person = match error.class() {
+        Class::Operator | Class::Bug => true,
+        Class::Retry | Class::Wait => false,
+    };
+    Look::CouldNotLook { why: chain(error), needs_person }
+}
+
+async fn find(
+    objects: &Objects,
+    location: &Location,
+    options: &ScanOptions,
+    now: WallTime,
+) -> Result<Findings, LookError> {
+    let wanted = Wanted::read(&options.format, options.custom.as_ref())?;
+    let formats = wanted.formats();
+    let shapes: Vec<NameShape> = match wanted {
+        Wanted::Auto => SHAPES.to_vec(),
+        Wanted::Known(_) | Wanted::Custom(_) => formats.iter().map(|f| f.shape()).collect(),
+    };
+    let top = objects.folder(".").await?;
+    let name = location.prefix.rsplit('/').next().unwrap_or_default();
+    let itself = formats.iter().find(|f| f.is_checkpoint(name, &top)).copied();
+    let walked = match itself {
+        // A folder that is a checkpoint and holds others as well is first of all a root.
+        Some(format) if !has_children(&top, &shapes) => {
+            let run = Run::of_itself(format.shape(), name);
+            return Scan { objects, run, ranks: options.ranks, now }.choose(format).await;
+        }
+        Some(_) | None => walk(objects, top, &shapes).await?,
+    };
+    if walked.roots.is_empty() && walked.is_cut {
+        return Err(LookError::TooManyFolders);
+    }
+    let run = match Run::of_roots(walked.roots) {
+        Ok(Some(run)) => run,
+        Ok(None) => return Ok(Findings::default()),
+        Err(ambiguous) => return Ok(Findings { ambiguous, ..Findings::default() }),
+    };
+    let mut scan = Scan { objects, run, ranks: options.ranks, now };
+    scan.list_from(0).await?;
+    let newest: Vec<&Checkpoint> = scan.run.listed.values().collect();
+    let fitting = formats.iter().filter(|format| format.shape() == scan.run.shape);
+    let format = match wanted {
+        Wanted::Auto => fitting.copied().find(|format| format.claims(&newest)),
+        Wanted::Known(_) | Wanted::Custom(_) => fitting.copied().next(),
+    };
+    match format {
+        Some(format) => scan.choose(format).await,
+        None => Ok(scan.unknown()),
+    }
+}
+
+fn has_children(folder: &super::objects::Folder, shapes: &[NameShape]) -> bool {
+    let reads = |name: &str, kind| shapes.iter().any(|shape| shape.read(name, kind).is_some());
+    folder.folders.iter().any(|name| reads(name, Kind::Folder))
+        || folder.objects.iter().any(|object| reads(&object.key, Kind::File))
+}
+
+/// A name that a listing showed.
+#[derive(Debug)]
+struct Entry {
+    root: usize,
+    name: String,
+    path: String,
+    kind: Kind,
+    position: Option<Position>,
+}
+
+/// The roots of one run, and the checkpoints in them, newest first.
+#[derive(Debug)]
+struct Run {
+    shape: NameShape,
+    roots: Vec<Root>,
+    entries: Vec<Entry>,
+    /// What was listed of the entries so far.
+    listed: BTreeMap<usize, Checkpoint>,
+}
+
+impl Run {
+    /// Roots that are one run; else the paths of all of them.
+    fn of_roots(found: Vec<(Root, NameShape)>) -> Result<Option<Self>, Vec<String>> {
+        let Some((first, shape)) = found.first() else { return Ok(None) };
+        let (run, shape) = (launches(&first.path).0, shape.clone());
+        if found.iter().any(|(root, other)| launches(&root.path).0 != run || *other != shape) {
+            let mut paths: Vec<_> = found.into_iter().map(|(root, _)| root.path).collect();
+            paths.sort();
+            paths.dedup();
+            return Err(paths);
+        }
+        let roots: Vec<Root> = found.into_iter().map(|(root, _)| root).collect();
+        let mut entries = Vec::new();
+        for (at, root) in roots.iter().enumerate() {
+            let Some(folder) = &root.folder else { continue };
+            let folders = folder.folders.iter().map(|name| (name, Kind::Folder));
+            let files = folder.objects.iter().map(|object| (&object.key, Kind::File));
+            for (name, kind) in folders.chain(files) {
+                let Some(position) = shape.read(name, kind) else { continue };
+                entries.push(Entry {
+                    root: at,
+                    name: name.clone(),
+                    path: join(&root.path, name),
+                    kind,
+                    position: Some(position),
+                });
+            }
+        }
+        let order = |e: &Entry| (e.position, launches(&roots[e.root].path).1, e.name.clone());
+        entries.sort_by_key(|entry| std::cmp::Reverse(order(entry)));
+        Ok(Some(Self { shape, roots, entries, listed: BTreeMap::new() }))
+    }
+
+    /// The location itself, whose name is `name`.
+    fn of_itself(shape: NameShape, name: &str) -> Self {
+        let entry = Entry {
+            root: 0,
+            name: name.to_owned(),
+            path: ".".into(),
+            kind: Kind::Folder,
+            position: shape.read(name, Kind::Folder),
+        };
+        let root = Root { path: "..".into(), folder: None };
+        Self { shape, roots: vec![root], entries: vec![entry], listed: BTreeMap::new() }
+    }
+}
+
+struct Scan<'a> {
+    objects: &'a Objects,
+    run: Run,
+    ranks: Option<u32>,
+    now: WallTime,
+}
+
+impl Scan<'_> {
+    /// Lists the entry at `at` and its older siblings, as far as this was not done.
+    async fn list_from(&mut self, at: usize) -> Result<(), StoreError> {
+        let end = (at + 1 + SIBLINGS).min(self.run.entries.len());
+        let missing: Vec<usize> = (at..end).filter(|n| !self.run.listed.contains_key(n)).collect();
+        let (objects, run) = (self.objects, &self.run);
+        let mut answers = futures_util::stream::iter(missing)
+            .map(|n| async move { (n, list_entry(objects, run, &run.entries[n]).await) })
+            .buffered(LISTINGS_AT_ONCE);
+        let mut listed = Vec::new();
+        while let Some((n, answer)) = answers.next().await {
+            listed.push((n, answer?));
+        }
+        drop(answers);
+        self.run.listed.extend(listed);
+        Ok(())
+    }
+
+    /// Tests candidates, newest first, until one is whole.
+    async fn choose(mut self, format: &dyn Format) -> Result<Findings, LookError> {
+        let mut findings =
+            Findings { format: Some(format.word().to_owned()), ..Findings::default() };
+        for at in 0..self.run.entries.len() {
+            if findings.chosen.is_some() {
+                let why = "older than the chosen one";
+                push(&mut findings, self.candidate(at, Wholeness::NotChecked, why.to_owned()));
+                continue;
+            }
+            if at >= TESTED_LIMIT {
+                return Err(LookError::TooManyTorn);
+            }
+            self.list_from(at).await?;
+            let entry = &self.run.entries[at];
+            let listed = self.run.listed.iter();
+            let siblings: Vec<&Checkpoint> = listed
+                .filter(|(n, _)| **n != at && self.run.entries[**n].root == entry.root)
+                .map(|(_, checkpoint)| checkpoint)
+                .collect();
+            let Some(checkpoint) = self.run.listed.get(&at) else { continue };
+            let case = Case {
+                objects: self.objects,
+                root: &self.run.roots[entry.root],
+                checkpoint,
+                siblings: &siblings,
+                ranks: self.ranks,
+            };
+            let judgement = if checkpoint.objects.is_empty() {
+                (Wholeness::Torn, "it has no objects".to_owned())
+            } else {
+                let judgement = format.judge(case).await?;
+                (judgement.wholeness, judgement.why)
+            };
+            let (wholeness, mut why) = judgement;
+            if at == 0 && wholeness == Wholeness::Torn {
+                findings.unfinished = unfinished(checkpoint, self.now);
+            }
+            if wholeness == Wholeness::Whole {
+                match entry.position {
+                    Some(position) => {
+                        let way = format.resume(case).await?;
+                        if let Some(note) = way.note {
+                            why = format!("{why}; {note}");
+                        }
+                        findings.chosen = Some(ResumePoint {
+                            path: entry.path.clone(),
+                            root: case.root.path.clone(),
+                            step: Some(position.step),
+                            epoch: self.run.shape.has_epochs().then_some(position.epoch),
+                            position,
+                            format: format.word().to_owned(),
+                            argument: way.argument,
+                            pin: way.pin,
+                        });
+                    }
+                    None => why = format!("{why}; its name shows no step to resume from"),
+                }
+            }
+            push(&mut findings, self.candidate(at, wholeness, why));
+        }
+        Ok(findings)
+    }
+
+    /// Names of a shape that nothing here can test: all shown, nothing chosen.
+    fn unknown(self) -> Findings {
+        let whose = self.run.shape.whose();
+        let why = format!("a name of {whose}; what lies inside cannot be tested by this version");
+        let mut findings = Findings::default();
+        for at in 0..self.run.entries.len() {
+            push(&mut findings, self.candidate(at, Wholeness::Unknown, why.clone()));
+        }
+        findings
+    }
+
+    fn candidate(&self, at: usize, wholeness: Wholeness, why: String) -> Candidate {
+        let entry = &self.run.entries[at];
+        let listed = self.run.listed.get(&at);
+        let objects = listed.map_or(&[] as &[Object], |checkpoint| &checkpoint.objects);
+        Candidate {
+            path: entry.path.clone(),
+            step: entry.position.map(|position| position.step),
+            epoch: entry.position.filter(|_| self.run.shape.has_epochs()).map(|p| p.epoch),
+            position: entry.position.unwrap_or_default(),
+            wholeness,
+            why,
+            size: objects.iter().map(|object| object.size).sum(),
+            newest_object: objects.iter().map(|object| object.modified).max(),
+        }
+    }
+}
+
+/// Keeps the newest ones, and the chosen one in any case.
+fn push(findings: &mut Findings, candidate: Candidate) {
+    let is_chosen = findings.chosen.as_ref().is_some_and(|chosen| chosen.path == candidate.path);
+    if findings.candidates.len() >= CANDIDATES_LIMIT {
+        if !is_chosen {
+            return;
+        }
+        findings.candidates.truncate(CANDIDATES_LIMIT - 1);
+    }
+    findings.candidates.push(candidate);
+}
+
+async fn list_entry(objects: &Objects, run: &Run, entry: &Entry) -> Result<Checkpoint, StoreError> {
+    let listed = match entry.kind {
+        Kind::Folder => objects.below(&entry.path).await?,
+        Kind::File => {
+            let folder = run.roots[entry.root].folder.as_ref();
+            let object = folder.and_then(|folder| folder.object(&entry.name));
+            object.map(|o| Object { key: String::new(), ..o.clone() }).into_iter().collect()
+        }
+    };
+    Ok(Checkpoint {
+        name: entry.name.clone(),
+        path: entry.path.clone(),
+        position: entry.position,
+        objects: listed,
+    })
+}
+
+/// What is needed to tell whether an incomplete checkpoint is still being uploaded.
+fn unfinished(checkpoint: &Checkpoint, now: WallTime) -> Option<Unfinished> {
+    let youngest = checkpoint.objects.iter().map(|object| object.modified).max()?;
+    let mut hash = Sha256::new();
+    for object in &checkpoint.objects {
+        hash.update((object.key.len() as u64).to_le_bytes());
+        hash.update(object.key.as_bytes());
+        hash.update(object.size.to_le_bytes());
+        hash.update(object.modified.0.to_le_bytes());
+    }
+    let digest = hash.finalize();
+    let fingerprint = digest.iter().take(8).fold(0, |n, &byte| n << 8 | u64::from(byte));
+    Some(Unfinished {
+        path: checkpoint.path.clone(),
+        step: checkpoint.position.map(|position| position.step),
+        youngest_age: now.since(youngest),
+        fingerprint,
+    })
+}

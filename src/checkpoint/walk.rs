@@ -1,0 +1,90 @@
+//! From a URL down to the folders that hold checkpoints.
+//!
+//! A folder whose children have the shape of checkpoints' names is a root, and nothing below it is
+//! looked at: the outermost match wins. Folders whose names begin with `.` are not entered.
+
+use super::formats::Root;
+use super::names::{Kind, NameShape};
+use super::objects::{Folder, Objects, StoreError, join};
+use futures_util::StreamExt;
+use std::collections::BTreeMap;
+
+/// Levels below the URL that are looked at.
+pub(super) const LEVELS_LIMIT: usize = 4;
+/// Folders that are looked at.
+pub(super) const FOLDERS_LIMIT: usize = 500;
+/// Listings that are on their way at one time.
+const LISTINGS_AT_ONCE: usize = 16;
+
+/// What a walk came across.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    /// Folders of checkpoints and the shape of the names in each.
+    pub(super) roots: Vec<(Root, NameShape)>,
+    /// Whether folders were left out because of [`FOLDERS_LIMIT`] or their number of entries.
+    pub(super) is_cut: bool,
+}
+
+/// Walks down from the location, whose own listing is `top`.
+pub(super) async fn walk(
+    objects: &Objects,
+    top: Folder,
+    shapes: &[NameShape],
+) -> Result<Walk, StoreError> {
+    let mut walk = Walk::default();
+    let mut level = BTreeMap::from([(".".to_owned(), top)]);
+    let mut listed = 1;
+    for depth in 0..=LEVELS_LIMIT {
+        let mut below = Vec::new();
+        for (path, folder) in level {
+            let found: Vec<_> = shapes.iter().filter(|s| has_shape(&folder, s)).cloned().collect();
+            if found.is_empty() {
+                let names = folder.folders.iter().filter(|name| !name.starts_with('.'));
+                below.extend(names.map(|name| join(&path, name)));
+            }
+            for shape in found {
+                let root = Root { path: path.clone(), folder: Some(folder.clone()) };
+                walk.roots.push((root, shape));
+            }
+        }
+        if depth == LEVELS_LIMIT || below.is_empty() {
+            break;
+        }
+        if listed + below.len() > FOLDERS_LIMIT {
+            walk.is_cut = true;
+            below.truncate(FOLDERS_LIMIT - listed);
+        }
+        listed += below.len();
+        level = list(objects, below, &mut walk.is_cut).await?;
+    }
+    Ok(walk)
+}
+
+async fn list(
+    objects: &Objects,
+    paths: Vec<String>,
+    is_cut: &mut bool,
+) -> Result<BTreeMap<String, Folder>, StoreError> {
+    let mut answers = futures_util::stream::iter(paths.into_iter().map(|path| async move {
+        let answer = objects.folder(&path).await;
+        (path, answer)
+    }))
+    .buffered(LISTINGS_AT_ONCE);
+    let mut listed = BTreeMap::new();
+    while let Some((path, answer)) = answers.next().await {
+        match answer {
+            Ok(folder) => {
+                listed.insert(path, folder);
+            }
+            // Tens of thousands of files are data that lie beside the checkpoints.
+            Err(StoreError::TooMany { .. }) => *is_cut = true,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(listed)
+}
+
+fn has_shape(folder: &Folder, shape: &NameShape) -> bool {
+    folder.folders.iter().any(|name| shape.read(name, Kind::Folder).is_some())
+        || folder.objects.iter().any(|object| shape.read(&object.key, Kind::File).is_some())
+}
