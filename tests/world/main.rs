@@ -8,6 +8,7 @@
     reason = "a test's failure is for people to read; its worlds are not interfaces"
 )]
 
+mod checkpoints;
 mod config;
 mod core_model;
 mod dlc_calls;
