@@ -1,1 +1,3 @@
 //! The PAI-DLC stand-in on loopback.
+
+pub mod gateway;

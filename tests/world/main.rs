@@ -13,4 +13,5 @@ mod config;
 mod core_model;
 mod dlc_calls;
 mod dlc_golden;
+mod emulator_gateway;
 mod server;
