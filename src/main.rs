@@ -1,3 +1,5 @@
 //! Wiring only.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    spotkeeper::cli::main()
+}

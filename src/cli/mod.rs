@@ -1,5 +1,40 @@
-//! The command line: one file a verb. Each verb is a function that writes to what it is given and
-//! returns an exit code; nothing here ends the process.
+//! The command line: one file a verb.
 
+#[cfg(feature = "emulator")]
+mod emulator;
 pub mod check;
 pub mod init;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Supervisor for preemptible training jobs on Alibaba Cloud PAI-DLC.
+#[derive(Debug, Parser)]
+#[command(name = "spotkeeper", version)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run a PAI-DLC stand-in on loopback
+    #[cfg(feature = "emulator")]
+    Emulator(crate::emulator::args::EmulatorArgs),
+}
+
+/// Reads the command line and does what it says.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.verb {
+        #[cfg(feature = "emulator")]
+        Verb::Emulator(args) => emulator::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -251,16 +251,9 @@ pub fn percent_decode(text: &str) -> String {
     while at < bytes.len() {
         let escape = (bytes[at] == b'%').then(|| bytes.get(at + 1..at + 3)).flatten();
         let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
-        match escape.and_then(|hex| Some(digit(hex[0])? * 16 + digit(hex[1])?)) {
-            Some(byte) => {
-                out.push(byte);
-                at += 3;
-            }
-            None => {
-                out.push(bytes[at]);
-                at += 1;
-            }
-        }
+        let decoded = escape.and_then(|hex| Some(digit(hex[0])? * 16 + digit(hex[1])?));
+        out.push(decoded.unwrap_or(bytes[at]));
+        at += if decoded.is_some() { 3 } else { 1 };
     }
     String::from_utf8_lossy(&out).into_owned()
 }

@@ -13,5 +13,6 @@ mod config;
 mod core_model;
 mod dlc_calls;
 mod dlc_golden;
+mod emulator;
 mod emulator_gateway;
 mod server;
