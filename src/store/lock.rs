@@ -1,0 +1,126 @@
+//! One instance at a time on one real folder.
+//!
+//! The lock is on the folder's own inode and on a file `lock` inside it, so that no other path,
+//! symbolic link or bind mount to the same folder gets past it, and deleting the file does not
+//! either. The system frees both when the process ends, however it ends.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::disk::private_folder;
+use super::error::StoreError;
+
+const LOCK_FILE: &str = "lock";
+const PID_LIMIT_BYTES: u64 = 16;
+const STICKY: u32 = 0o1000;
+/// What group and others may do.
+const OTHERS: u32 = 0o077;
+
+/// The held lock; dropping it frees the folder.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _folder: File,
+    _file: File,
+}
+
+/// Makes the folder if it is missing, private if it is not, and takes the lock. Gives the
+/// folder's real path, and its mode if that had to be changed.
+pub(super) fn take(path: &Path) -> Result<(Lock, PathBuf, Option<u32>), StoreError> {
+    let failed = |operation: &'static str, path: &Path| {
+        let path = path.to_owned();
+        move |source| StoreError::Folder { operation, path, source }
+    };
+    private_folder(path).map_err(failed("create it", path))?;
+    let real = path.canonicalize().map_err(failed("find its real path", path))?;
+    let folder = File::open(&real).map_err(failed("open it", &real))?;
+    lock(&folder, &real)?;
+    let tightened = make_private(&folder, &real)?;
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(real.join(LOCK_FILE))
+        .map_err(failed("open its lock file", &real))?;
+    lock(&file, &real)?;
+    // The number only helps people; a full disk must not keep the store from opening.
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).ok();
+    Ok((Lock { _folder: folder, _file: file }, real, tightened))
+}
+
+fn lock(file: &File, folder: &Path) -> Result<(), StoreError> {
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => {
+            StoreError::Locked { path: folder.to_owned(), pid: holder(folder) }
+        }
+        TryLockError::Error(source) => {
+            StoreError::Folder { operation: "lock it", path: folder.to_owned(), source }
+        }
+    })
+}
+
+fn holder(folder: &Path) -> Option<u32> {
+    let mut text = String::new();
+    let file = File::open(folder.join(LOCK_FILE)).ok()?;
+    file.take(PID_LIMIT_BYTES).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+fn make_private(folder: &File, path: &Path) -> Result<Option<u32>, StoreError> {
+    let failed = |operation| {
+        move |source: io::Error| StoreError::Folder { operation, path: path.to_owned(), source }
+    };
+    let mode = folder.metadata().map_err(failed("read its mode"))?.permissions().mode();
+    if mode & STICKY != 0 {
+        return Err(StoreError::SharedFolder { path: path.to_owned() });
+    }
+    if mode & OTHERS == 0 {
+        return Ok(None);
+    }
+    folder
+        .set_permissions(fs::Permissions::from_mode(0o700))
+        .map_err(failed("set its mode to 0700"))?;
+    Ok(Some(mode & 0o7777))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_lock_is_refused_by_any_path_and_names_the_holder() {
+        let root = tempfile::tempdir().unwrap();
+        let (path, link) = (root.path().join("state"), root.path().join("link"));
+        let (held, real, _) = take(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        for way in [path.clone(), link, path.join("../state")] {
+            let refused = take(&way);
+            assert!(
+                matches!(&refused, Err(StoreError::Locked { path, pid })
+                    if *path == real && *pid == Some(std::process::id())),
+                "{refused:?}"
+            );
+        }
+        fs::remove_file(path.join(LOCK_FILE)).unwrap();
+        assert!(matches!(take(&path), Err(StoreError::Locked { .. })));
+        drop(held);
+        take(&path).unwrap();
+    }
+
+    #[test]
+    fn the_folder_becomes_private_but_a_shared_one_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("state");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let (held, _, tightened) = take(&path).unwrap();
+        assert_eq!(tightened, Some(0o755));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        drop(held);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(matches!(take(&path), Err(StoreError::SharedFolder { .. })));
+    }
+}
