@@ -16,3 +16,5 @@ mod dlc_golden;
 mod emulator;
 mod emulator_gateway;
 mod server;
+mod store;
+mod store_simulated;
