@@ -15,3 +15,4 @@ pub mod model;
 pub mod openapi;
 pub mod service;
 pub mod store;
+pub mod supervisor;

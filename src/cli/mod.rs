@@ -1,9 +1,10 @@
 //! The command line: one file a verb.
 
+pub mod check;
 #[cfg(feature = "emulator")]
 mod emulator;
-pub mod check;
 pub mod init;
+mod run;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -18,6 +19,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Run the daemon
+    Run(run::RunArgs),
     /// Run a PAI-DLC stand-in on loopback
     #[cfg(feature = "emulator")]
     Emulator(crate::emulator::args::EmulatorArgs),
@@ -27,6 +30,7 @@ enum Verb {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.verb {
+        Verb::Run(args) => return run::run(&args),
         #[cfg(feature = "emulator")]
         Verb::Emulator(args) => emulator::run(args),
     };

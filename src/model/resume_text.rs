@@ -105,8 +105,8 @@ pub fn render(template: &str, mount: &str, point: &ResumePoint) -> Result<String
     })
 }
 
-/// `relative` below `mount`; `.` is the mount itself and `..` the folder that holds it.
-fn below(mount: &str, relative: &str) -> String {
+/// The container path of `relative` below `mount`; `.` is the mount itself and `..` the folder that holds it.
+pub fn below(mount: &str, relative: &str) -> String {
     let mount = match mount.trim_end_matches('/') {
         "" => "/",
         trimmed => trimmed,
@@ -180,19 +180,24 @@ pub fn check_command(command: &str) -> Result<ResumePlace, CommandProblem> {
 /// `command` with the resume argument in it; `resume` is empty on a fresh start. A command without
 /// `{resume}` that is not one simple command is returned as it is: [`check_command`] refuses it.
 pub fn insert(command: &str, resume: &str) -> String {
-    let place = check_command(command);
-    let mut whole = String::with_capacity(command.len() + resume.len() + 1);
+    let mut whole = replace(command, resume);
+    if check_command(command) == Ok(ResumePlace::End) && !resume.is_empty() {
+        whole.truncate(whole.trim_end().len());
+        whole.push(' ');
+        whole.push_str(resume);
+    }
+    whole
+}
+
+/// `command` with the resume argument in place of each `{resume}`, and nowhere else.
+pub fn replace(command: &str, resume: &str) -> String {
+    let mut whole = String::with_capacity(command.len() + resume.len());
     for piece in pieces(command) {
         match piece.kind {
             Kind::Placeholder("resume") => whole.push_str(resume),
             Kind::Literal("resume") => whole.push_str("{resume}"),
             Kind::Text | Kind::Placeholder(_) | Kind::Literal(_) => whole.push_str(piece.text),
         }
-    }
-    if place == Ok(ResumePlace::End) && !resume.is_empty() {
-        whole.truncate(whole.trim_end().len());
-        whole.push(' ');
-        whole.push_str(resume);
     }
     whole
 }

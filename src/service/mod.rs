@@ -2,3 +2,5 @@
 
 pub mod clock;
 pub mod crash;
+pub mod logging;
+pub mod signals;

@@ -27,6 +27,7 @@ mod journal;
 mod lock;
 pub mod memory;
 mod memory_disk;
+pub mod records;
 mod recover;
 mod report;
 mod sled_engine;

@@ -4,7 +4,6 @@
 //! and number, so that a range read gives them in order.
 
 use crate::core::event::Event;
-use crate::core::job::{EndedAttempt, Job};
 use crate::model::ids::{AttemptNo, JobKey};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -120,10 +119,10 @@ pub fn decode<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T, Record
     serde_json::from_value(content).map_err(unreadable)
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::job::Job;
     use crate::model::ids::{Digest, JobName};
 
     fn job() -> Job {

@@ -33,17 +33,17 @@ impl Driver {
         match request {
             Request::Act { names, verb, reply } => {
                 let answer = self.act(&names, verb).await;
-                let _ = reply.send(answer);
+                drop(reply.send(answer));
             }
             Request::Checkpoints { name, reply } => match self.checkpoints_of(&name) {
                 Ok(look) => {
                     // A look may take a minute: the driver does not wait for it.
                     self.spawn(Box::pin(async move {
-                        let _ = reply.send(look.await);
+                        drop(reply.send(look.await));
                     }));
                 }
                 Err(refusal) => {
-                    let _ = reply.send(Err(refusal));
+                    drop(reply.send(Err(refusal)));
                 }
             },
             other => self.answer_from_memory(other),
@@ -55,30 +55,30 @@ impl Driver {
         match request {
             Request::Jobs(reply) => {
                 let rows = self.book.jobs.values().map(|job| self.row(job)).collect();
-                let _ = reply.send(rows);
+                drop(reply.send(rows));
             }
             Request::Job { name, reply } => {
-                let _ = reply.send(self.find(&name).map(|job| self.page(job)));
+                drop(reply.send(self.find(&name).map(|job| self.page(job))));
             }
             Request::Why { name, attempt, reply } => {
-                let _ = reply.send(self.find(&name).and_then(|job| self.why(job, attempt)));
+                drop(reply.send(self.find(&name).and_then(|job| self.why(job, attempt))));
             }
             Request::Events { job, after, limit, reply } => {
-                let _ = reply.send(self.events(job.as_deref(), after, limit));
+                drop(reply.send(self.events(job.as_deref(), after, limit)));
             }
             Request::Body { name, reply } => {
-                let _ = reply.send(self.find(&name).and_then(|job| self.next_body(job)));
+                drop(reply.send(self.find(&name).and_then(|job| self.next_body(job))));
             }
             Request::Daemon(reply) => {
-                let _ = reply.send(self.daemon());
+                drop(reply.send(self.daemon()));
             }
             Request::Act { reply, .. } => {
                 let why = self.store_fault.clone().unwrap_or_default();
-                let _ = reply.send(Err(Refusal::StoreDown(why)));
+                drop(reply.send(Err(Refusal::StoreDown(why))));
             }
             Request::Checkpoints { reply, .. } => {
                 let why = self.store_fault.clone().unwrap_or_default();
-                let _ = reply.send(Err(Refusal::StoreDown(why)));
+                drop(reply.send(Err(Refusal::StoreDown(why))));
             }
         }
     }
@@ -157,9 +157,9 @@ impl Driver {
         let spec = self.book.spec_of(job);
         let target = spec.as_ref().map(|spec| spec.target.to_string()).unwrap_or_default();
         let open = job.open.last();
-        let place = open.map(|attempt| attempt.place.clone()).or_else(|| {
-            Some(self.book.targets.get(&spec.as_ref()?.target)?.place.clone())
-        });
+        let place = open
+            .map(|attempt| attempt.place.clone())
+            .or_else(|| Some(self.book.targets.get(&spec.as_ref()?.target)?.place.clone()));
         let state = place.as_ref().and_then(|place| self.book.places.get(place));
         let last_look = state.and_then(|s| s.last_pass).map(|at| now.boot.since(at));
         let late = self.effects.interval() * STALE_AFTER_PASSES;
@@ -199,7 +199,9 @@ impl Driver {
         match phase {
             Phase::Blocked => format!("spotkeeper why {}", job.key.name),
             Phase::Backoff | Phase::Pending | Phase::Recovering => match &job.recovery {
-                Recovery::Waiting { until, .. } => format!("look and submit in {}", human(until.since(now))),
+                Recovery::Waiting { until, .. } => {
+                    format!("look and submit in {}", human(until.since(now)))
+                }
                 Recovery::Settling { next, .. } if next.0 != u64::MAX => {
                     format!("look again in {}", human(next.since(now)))
                 }
@@ -244,9 +246,12 @@ impl Driver {
             Some(no) => {
                 let ended = ended.into_iter().flatten().find(|e| e.attempt.no == no);
                 let open = job.open.iter().find(|a| a.no == no).map(open_view);
-                Some(ended.map(ended_view).or(open).ok_or_else(|| {
-                    Refusal::NoSuchAttempt(job.key.name.to_string(), no)
-                })?)
+                Some(
+                    ended
+                        .map(ended_view)
+                        .or(open)
+                        .ok_or_else(|| Refusal::NoSuchAttempt(job.key.name.to_string(), no))?,
+                )
             }
         };
         let events = self.log.last_of(&job.key, EVENTS_LIMIT);
@@ -328,8 +333,10 @@ impl Driver {
                     Err(Refusal::NotNow(format!("could not look: {why}")))
                 }
                 Look::Done(findings) => {
-                    let template =
-                        spec.checkpoint.as_ref().and_then(|checkpoint| checkpoint.resume.as_deref());
+                    let template = spec
+                        .checkpoint
+                        .as_ref()
+                        .and_then(|checkpoint| checkpoint.resume.as_deref());
                     report::json(&findings, template, &[])
                         .map_err(|error| Refusal::NotNow(error.to_string()))
                 }

@@ -45,26 +45,27 @@ pub(super) fn build(
     spec: &JobSpec,
 ) -> Result<Map<String, Value>, BodyError> {
     let written = spec.body.get("UserCommand").and_then(Value::as_str).unwrap_or_default();
-    let (command, resume_path, resume_step) = match (&attempt.start, &spec.checkpoint) {
-        (Start::From(point), Some(checkpoint)) => {
-            let fill = |template: &str| {
-                resume_text::render(template, &checkpoint.mount, point).map_err(BodyError::Resume)
-            };
-            let command = if let Some(whole) = &checkpoint.resume_command {
-                let template = checkpoint.resume.as_ref().unwrap_or(&point.argument);
-                resume_text::replace(whole, &fill(template)?)
-            } else {
-                let template = checkpoint.resume.as_ref().unwrap_or(&point.argument);
-                resume_text::insert(written, &fill(template)?)
-            };
-            (command, Some(resume_text::below(&checkpoint.mount, &point.path)), point.step)
-        }
-        (Start::From(_), None) | (Start::Fresh, _) => {
-            (resume_text::insert(written, ""), None, None)
-        }
-    };
-    let command =
-        if spec.launcher { launcher::wrap(&command, attempt.no) } else { command };
+    let (command, resume_path, resume_step): (String, Option<String>, Option<u64>) =
+        match (&attempt.start, &spec.checkpoint) {
+            (Start::From(point), Some(checkpoint)) => {
+                let fill = |template: &str| {
+                    resume_text::render(template, &checkpoint.mount, point)
+                        .map_err(BodyError::Resume)
+                };
+                let command = if let Some(whole) = &checkpoint.resume_command {
+                    let template = checkpoint.resume.as_ref().unwrap_or(&point.argument);
+                    resume_text::replace(whole, &fill(template)?)
+                } else {
+                    let template = checkpoint.resume.as_ref().unwrap_or(&point.argument);
+                    resume_text::insert(written, &fill(template)?)
+                };
+                (command, Some(resume_text::below(&checkpoint.mount, &point.path)), point.step)
+            }
+            (Start::From(_), None) | (Start::Fresh, _) => {
+                (resume_text::insert(written, ""), None, None)
+            }
+        };
+    let command = if spec.launcher { launcher::wrap(&command, attempt.no) } else { command };
     let mut body = spec.body.clone();
     let ours = Submission {
         owner,

@@ -215,7 +215,12 @@ impl Driver {
             Err(panic) => {
                 let what = panic_text(panic.as_ref());
                 self.book.parked.insert(key.clone(), what.clone());
-                self.stage_alarm(turn, &key, now, format!("a step panicked, the job is parked: {what}"))
+                self.stage_alarm(
+                    turn,
+                    &key,
+                    now,
+                    format!("a step panicked, the job is parked: {what}"),
+                )
             }
         }
     }
@@ -428,12 +433,8 @@ impl Driver {
     fn home_of(&self, cloud: &crate::model::cloud::CloudJob) -> Option<JobKey> {
         let name = cloud.stamp.job.as_deref()?;
         let run = cloud.stamp.run.unwrap_or(1);
-        let exact = self
-            .book
-            .jobs
-            .keys()
-            .find(|key| key.name.as_str() == name && key.run == run)
-            .cloned();
+        let exact =
+            self.book.jobs.keys().find(|key| key.name.as_str() == name && key.run == run).cloned();
         exact.or_else(|| self.book.newest(name).map(|job| job.key.clone()))
     }
 

@@ -162,13 +162,7 @@ impl Effects {
         Dlc::new(place, self.owner.clone(), PlainHttp::Anywhere).map_err(|error| chain(&error))
     }
 
-    async fn create(
-        self,
-        key: JobKey,
-        attempt: Attempt,
-        spec: Arc<JobSpec>,
-        decided: BootTime,
-    ) {
+    async fn create(self, key: JobKey, attempt: Attempt, spec: Arc<JobSpec>, decided: BootTime) {
         let no = attempt.no;
         let outcome = self.send(&key, attempt, &spec, decided).await;
         crash::point("replied");
@@ -245,9 +239,7 @@ impl Effects {
     pub(super) async fn look(&self, spec: &JobSpec, place: Option<&Place>) -> Look {
         crash::point("scanning");
         match &spec.checkpoint {
-            Some(checkpoint) => {
-                super::bucket::look(checkpoint, place, self.clock.now().wall).await
-            }
+            Some(checkpoint) => super::bucket::look(checkpoint, place, self.clock.now().wall).await,
             None => Look::Done(crate::model::checkpoint::Findings::default()),
         }
     }

@@ -107,7 +107,9 @@ impl Driver {
             .values()
             .filter(|job| job.source == Source::File && !named.contains(&job.key))
             .filter(|job| !named.iter().any(|key| key.name == job.key.name))
-            .filter(|job| !set.rejected.iter().any(|(_, name)| name.as_ref() == Some(&job.key.name)))
+            .filter(|job| {
+                !set.rejected.iter().any(|(_, name)| name.as_ref() == Some(&job.key.name))
+            })
             .map(|job| job.key.clone())
             .collect();
         for key in gone {

@@ -3,9 +3,9 @@
 use super::book::Book;
 use super::driver::{Driver, Lines};
 use super::effects::Effects;
+use super::files;
 use super::stored::{self, StateError};
 use super::work::QUEUE_LIMIT;
-use super::files;
 use crate::config::DaemonConfig;
 use crate::model::handle::{Handle, Request, WAITING_LIMIT};
 use crate::model::ids::Owner;
@@ -98,8 +98,7 @@ impl Supervisor {
         };
         let state_error = |source| RunError::State { folder: folder.clone(), source };
         let log = stored::load(&store, &mut book).await.map_err(state_error)?;
-        let sequence =
-            store.sequence().await.map_err(StateError::Store).map_err(state_error)?;
+        let sequence = store.sequence().await.map_err(StateError::Store).map_err(state_error)?;
         let lines = Lines { messages: inbox, requests: door, stop };
         let driver = Driver::new(book, log, store, sequence, effects, lines);
         Ok(Self { driver, config, messages, requests })

@@ -143,8 +143,11 @@ pub(super) async fn load(store: &Handle, book: &mut Book) -> Result<Log, StateEr
     }
     for (digest, job) in wanted {
         let text = store.get_blob(digest.clone()).await?;
-        let spec: JobSpec = serde_json::from_slice(&text)
-            .map_err(|source| StateError::Spec { digest: digest.clone(), job, source })?;
+        let spec: JobSpec = serde_json::from_slice(&text).map_err(|source| StateError::Spec {
+            digest: digest.clone(),
+            job,
+            source,
+        })?;
         book.specs.insert(digest, Arc::new(spec));
     }
     Ok(log)

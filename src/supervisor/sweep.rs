@@ -117,8 +117,7 @@ impl Sweeper {
                 swept.pass.complete = answer.value.complete();
                 swept.fault = answer.value.gap;
                 let ours = answer.value.jobs.into_iter();
-                let ours: Vec<_> =
-                    ours.filter(|job| mark_of(job, &self.owner).is_some()).collect();
+                let ours: Vec<_> = ours.filter(|job| mark_of(job, &self.owner).is_some()).collect();
                 swept.owner_seen = !ours.is_empty();
                 let changed = ours.into_iter().filter(|job| has_news(&known, job));
                 swept.jobs = self.in_full(&client, changed.collect()).await;
