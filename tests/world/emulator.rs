@@ -1,181 +1,18 @@
-//! The emulator over its socket: a small signed client, real processes, the ledger.
+//! The emulator over its socket: real processes, releases, faults, the ledger.
 
+use crate::emulator_client::{World, body, client, key, ledger, send, story};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::{Value, json};
 use spotkeeper::emulator::dialect::{Dialect, DialectChoice};
-use spotkeeper::emulator::gateway::{AccessKey, parse_query};
 use spotkeeper::emulator::market::MarketSpec;
-use spotkeeper::emulator::{AsRoot, EmulatorError, Options, RunAs, Running, serve};
-use spotkeeper::model::secret::Secret;
-use spotkeeper::openapi::signature::{Signable, authorization, sha256_hex};
-use spotkeeper::service::clock::Clock;
+use spotkeeper::emulator::process::DataMount;
+use spotkeeper::emulator::{EmulatorError, Options, RunAs, serve};
+use spotkeeper::openapi::signature::sha256_hex;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::process::{Command, Stdio};
 use std::time::Duration;
-use tempfile::TempDir;
-
-static NONCE: AtomicU64 = AtomicU64::new(1);
-
-fn key() -> AccessKey {
-    AccessKey { id: "id".into(), secret: Secret::new("secret"), token: None }
-}
-
-struct World {
-    folder: TempDir,
-    running: Running,
-    http: reqwest::Client,
-}
-
-impl World {
-    async fn with(change: impl FnOnce(&mut Options)) -> Self {
-        Self::on(tempfile::tempdir().expect("a folder"), change).await
-    }
-
-    async fn on(folder: TempDir, change: impl FnOnce(&mut Options)) -> Self {
-        let mut options = Options::new(folder.path().to_owned(), key());
-        options.as_root = AsRoot::Allowed;
-        change(&mut options);
-        let running = serve(options).await.expect("the emulator starts");
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .pool_max_idle_per_host(0)
-            .timeout(Duration::from_mins(1))
-            .build()
-            .expect("a client");
-        Self { folder, running, http }
-    }
-
-    /// Sends one signed call; the error is a connection that ended without an answer.
-    async fn send(
-        &self,
-        action: &str,
-        method: &str,
-        target: &str,
-        body: &str,
-    ) -> Result<(u16, Value, Option<String>), reqwest::Error> {
-        let url = format!("{}{target}", self.running.url());
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let payload = sha256_hex(body.as_bytes());
-        let nonce = NONCE.fetch_add(1, Ordering::SeqCst);
-        let headers: Vec<(String, String)> = [
-            ("host", self.running.address.to_string()),
-            ("x-acs-action", action.to_owned()),
-            ("x-acs-version", "2020-12-03".to_owned()),
-            ("x-acs-date", Clock::new().now().wall.to_string()),
-            ("x-acs-signature-nonce", format!("n{nonce}")),
-            ("x-acs-content-sha256", payload.clone()),
-        ]
-        .map(|(name, value)| (name.to_owned(), value))
-        .to_vec();
-        let query = parse_query(query);
-        let signable = Signable { method, path, query: &query, headers: &headers };
-        let key = key();
-        let header = authorization(&signable, &payload, &key.id, &key.secret);
-        let method = method.parse().expect("a method");
-        let mut request = self.http.request(method, url).body(body.to_owned());
-        for (name, value) in &headers {
-            request = request.header(name, value);
-        }
-        let response = request.header("authorization", header).send().await?;
-        let date = response.headers().get("date").map(|v| v.to_str().expect("text").to_owned());
-        let status = response.status().as_u16();
-        let text = response.text().await?;
-        Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text)), date))
-    }
-
-    async fn call(&self, action: &str, method: &str, target: &str, body: &str) -> (u16, Value) {
-        let (status, body, date) = self.send(action, method, target, body).await.expect("answered");
-        assert!(date.is_some_and(|date| date.ends_with(" GMT")), "every answer has a Date");
-        (status, body)
-    }
-
-    async fn create(&self, body: &Value) -> String {
-        let (status, answer) =
-            self.call("CreateJob", "POST", "/api/v1/jobs", &body.to_string()).await;
-        assert_eq!(status, 200, "{answer}");
-        answer["JobId"].as_str().expect("an id").to_owned()
-    }
-
-    async fn get(&self, id: &str) -> Value {
-        let (status, job) = self.call("GetJob", "GET", &format!("/api/v1/jobs/{id}"), "").await;
-        assert_eq!(status, 200, "{job}");
-        job
-    }
-
-    async fn stop(&self, id: &str) -> (u16, Value) {
-        self.call("StopJob", "POST", &format!("/api/v1/jobs/{id}/stop"), "").await
-    }
-
-    /// Looks until the job has this status.
-    async fn until(&self, id: &str, status: &str) -> Value {
-        loop {
-            let job = self.get(id).await;
-            if job["Status"] == status {
-                return job;
-            }
-            let ended = ["Succeeded", "Failed", "Stopped"].iter().any(|end| job["Status"] == *end);
-            assert!(!ended, "{status} was expected: {job}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
-
-    async fn admin(&self, method: &str, path: &str, body: &Value) -> (u16, String) {
-        let url = format!("{}{path}", self.running.url());
-        let method = method.parse().expect("a method");
-        let response =
-            self.http.request(method, url).body(body.to_string()).send().await.expect("answered");
-        (response.status().as_u16(), response.text().await.expect("a body"))
-    }
-
-    async fn list(&self, query: &str) -> Vec<String> {
-        let (status, answer) =
-            self.call("ListJobs", "GET", &format!("/api/v1/jobs?{query}"), "").await;
-        assert_eq!(status, 200, "{answer}");
-        let jobs = answer["Jobs"].as_array().expect("a list");
-        jobs.iter().map(|job| job["JobId"].as_str().expect("an id").to_owned()).collect()
-    }
-
-    fn ledger(&self) -> Vec<Value> {
-        ledger(self.folder.path())
-    }
-
-    /// Waits until a file in the pod's folder is there and holds something.
-    async fn pod_file(&self, id: &str, pod: &str, name: &str) -> String {
-        let path = self.folder.path().join("jobs").join(id).join(pod).join(name);
-        loop {
-            match std::fs::read_to_string(&path) {
-                Ok(text) if text.ends_with('\n') => return text.trim().to_owned(),
-                _ => tokio::time::sleep(Duration::from_millis(5)).await,
-            }
-        }
-    }
-}
-
-fn ledger(folder: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(folder.join("ledger.jsonl")).expect("a ledger");
-    text.lines().map(|line| serde_json::from_str(line).expect("a JSON line")).collect()
-}
-
-fn story(ledger: &[Value], id: &str) -> Vec<String> {
-    ledger
-        .iter()
-        .filter(|line| line["job_id"] == id)
-        .map(|line| match line["event"].as_str().expect("an event") {
-            event @ ("status" | "end") => {
-                format!("{event} {}", line["status"].as_str().expect("a status"))
-            }
-            event => event.to_owned(),
-        })
-        .collect()
-}
-
-fn body(name: &str, command: &str) -> Value {
-    json!({
-        "DisplayName": name, "JobType": "PyTorchJob", "UserCommand": command, "WorkspaceId": "7",
-        "JobSpecs": [{"Type": "Worker", "PodCount": 1, "Image": "i", "EcsSpec": "ecs.g7.xlarge",
-            "SpotSpec": {"SpotStrategy": "SpotWithPriceLimit", "SpotDiscountLimit": 0.4}}],
-    })
-}
 
 #[tokio::test]
 async fn a_job_runs_as_a_process_and_every_status_is_in_the_ledger() {
@@ -524,6 +361,79 @@ async fn no_process_outlives_a_shutdown() {
     assert!(!is_gone(&child));
     world.running.shutdown().await;
     assert!(is_gone(&child));
+}
+
+#[test]
+fn no_process_outlives_an_emulator_that_is_killed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut emulator = Command::new(env!("CARGO_BIN_EXE_spotkeeper"))
+        .args(["emulator", "--allow-root", "--access-key", "id:secret", "--dir"])
+        .arg(folder.path().join("d"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let mut first = String::new();
+    let mut output = BufReader::new(emulator.stdout.take().expect("an output"));
+    output.read_line(&mut first).expect("a line");
+    let address = first.trim().strip_prefix("listening on http://").expect("an address");
+    let address = address.parse().expect("an address");
+
+    let command = "trap '' TERM; sleep 1000 & echo $! >child; wait";
+    let create = send_by_hand(address, &body("left", command).to_string());
+    assert!(create.contains("JobId"), "{create}");
+    let child = loop {
+        let found = std::fs::read_dir(folder.path().join("d/jobs")).ok().and_then(|mut jobs| {
+            let job = jobs.next()?.ok()?;
+            let pod = format!("{}-master-0/child", job.file_name().to_str()?);
+            let text = std::fs::read_to_string(job.path().join(pod)).ok()?;
+            text.ends_with('\n').then(|| text.trim().to_owned())
+        });
+        match found {
+            Some(child) => break child,
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    assert!(!is_gone(&child));
+    emulator.kill().expect("killed");
+    emulator.wait().expect("ended");
+    while !is_gone(&child) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn send_by_hand(address: SocketAddr, body: &str) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let answer = send(&client(), address, "CreateJob", "POST", "/api/v1/jobs", body).await;
+        answer.expect("answered").1.to_string()
+    })
+}
+
+#[tokio::test]
+async fn a_data_mount_is_there_or_jobs_are_refused_with_the_reason() {
+    let data = tempfile::tempdir().expect("a folder");
+    std::fs::write(data.path().join("mounted.txt"), "x").expect("written");
+    let path = data.path().to_owned();
+    let allowed = DataMount::try_out(data.path());
+    let world = World::with(|options| {
+        options.run_as = RunAs::Processes { data_mount: Some(path) };
+    })
+    .await;
+    let asked = body("mounted", "ls /mnt/data/ && echo new >/mnt/data/written.txt");
+    match allowed {
+        Ok(_) => {
+            let id = world.create(&asked).await;
+            world.until(&id, "Succeeded").await;
+            assert!(data.path().join("written.txt").exists());
+            assert!(!Path::new("/mnt/data/mounted.txt").exists(), "only the job sees the mount");
+        }
+        Err(reason) => {
+            let (status, answer) =
+                world.call("CreateJob", "POST", "/api/v1/jobs", &asked.to_string()).await;
+            assert_eq!((status, &answer["Message"]), (400, &json!(reason)));
+        }
+    }
+    world.running.shutdown().await;
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ mod core_model;
 mod dlc_calls;
 mod dlc_golden;
 mod emulator;
+mod emulator_client;
 mod emulator_gateway;
 mod server;
 mod store;
