@@ -18,6 +18,7 @@ struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "one value a process")]
 enum Verb {
     /// Run the daemon
     Run(run::RunArgs),

@@ -46,7 +46,12 @@ impl Driver {
                     drop(reply.send(Err(refusal)));
                 }
             },
-            other => self.answer_from_memory(other),
+            other @ (Request::Jobs(_)
+            | Request::Job { .. }
+            | Request::Why { .. }
+            | Request::Events { .. }
+            | Request::Body { .. }
+            | Request::Daemon(_)) => self.answer_from_memory(other),
         }
     }
 
@@ -160,8 +165,8 @@ impl Driver {
         let place = open
             .map(|attempt| attempt.place.clone())
             .or_else(|| Some(self.book.targets.get(&spec.as_ref()?.target)?.place.clone()));
-        let state = place.as_ref().and_then(|place| self.book.places.get(place));
-        let last_look = state.and_then(|s| s.last_pass).map(|at| now.boot.since(at));
+        let seen = place.as_ref().and_then(|place| self.book.places.get(place));
+        let last_look = seen.and_then(|s| s.last_pass).map(|at| now.boot.since(at));
         let late = self.effects.interval() * STALE_AFTER_PASSES;
         let stale = match last_look {
             Some(age) => age > late,

@@ -23,18 +23,26 @@ pub(super) async fn look(
         }
         (Scheme::S3 | Scheme::Oss, Some(place)) => match access(place) {
             Ok(access) => Some(access),
-            Err(blind) => return blind,
+            Err(NoAccess { why, needs_person }) => {
+                return Look::CouldNotLook { why, needs_person };
+            }
         },
     };
     look_at(&checkpoint.location, access.as_ref(), &ScanOptions::of(checkpoint), now).await
 }
 
-fn access(place: &Place) -> Result<StorageAccess, Look> {
+/// Why a bucket cannot even be asked.
+struct NoAccess {
+    why: String,
+    needs_person: bool,
+}
+
+fn access(place: &Place) -> Result<StorageAccess, NoAccess> {
     let Some(endpoint) = place.storage.clone() else {
         let why = "the target has no storage endpoint".to_owned();
-        return Err(Look::CouldNotLook { why, needs_person: true });
+        return Err(NoAccess { why, needs_person: true });
     };
-    let keys = credentials::resolve(&place.credentials).map_err(|error| Look::CouldNotLook {
+    let keys = credentials::resolve(&place.credentials).map_err(|error| NoAccess {
         why: chain(&error),
         needs_person: error.class() == Class::Operator,
     })?;

@@ -280,10 +280,14 @@ impl Driver {
     fn settle(&mut self, turn: Turn) {
         for stored in &turn.events {
             tell(stored);
-            match stored.event.word {
-                Word::Intent => crash::point("intent durable"),
-                Word::Submitted => crash::point("committed"),
-                _ => {}
+            if stored.event.word == Word::Intent {
+                crash::point("intent durable");
+            }
+            if stored.event.word == Word::Submitted {
+                crash::point("committed");
+            }
+            if stored.event.word == Word::Checkpoint {
+                crash::point("chosen");
             }
         }
         for key in &turn.dropped {
@@ -552,12 +556,14 @@ fn tell(stored: &StoredEvent) {
     let word = serde_json::to_value(event.word).unwrap_or_default();
     let word = word.as_str().unwrap_or_default();
     let attempt = event.attempt;
-    match event.word {
-        Word::Alarm => tracing::error!(%job, attempt, event = word, "{}", event.text),
-        Word::Blocked | Word::Unknown | Word::Twin | Word::Copy | Word::Lost | Word::Returned => {
-            tracing::warn!(%job, attempt, event = word, "{}", event.text);
-        }
-        _ => tracing::info!(%job, attempt, event = word, "{}", event.text),
+    let look_tomorrow =
+        [Word::Blocked, Word::Unknown, Word::Twin, Word::Copy, Word::Lost, Word::Returned];
+    if event.word == Word::Alarm {
+        tracing::error!(%job, attempt, event = word, "{}", event.text);
+    } else if look_tomorrow.contains(&event.word) {
+        tracing::warn!(%job, attempt, event = word, "{}", event.text);
+    } else {
+        tracing::info!(%job, attempt, event = word, "{}", event.text);
     }
 }
 

@@ -155,7 +155,7 @@ impl Effects {
 
     async fn tell(&self, key: JobKey, input: Input) {
         // A driver that is gone has nobody left to tell.
-        let _ = self.driver.send(Message::Input(key, input)).await;
+        drop(self.driver.send(Message::Input(key, input)).await);
     }
 
     pub(super) fn client(&self, place: &Place) -> Result<Dlc, String> {

@@ -40,8 +40,8 @@ pub(super) async fn watch(config: Arc<DaemonConfig>, driver: mpsc::Sender<Messag
             }
             Err(error) => tracing::error!(%error, "reading the job files panicked"),
         }
-        let rang = tokio::time::timeout(POLL, rung.recv()).await.is_ok();
-        if rang {
+        let changed = tokio::time::timeout(POLL, rung.recv()).await.is_ok();
+        if changed {
             calm_down(&mut rung).await;
         } else {
             // The folder may be another one by now; a watcher follows the old one.
@@ -64,7 +64,9 @@ async fn calm_down(rung: &mut mpsc::Receiver<()>) {
 fn watch_folder(folder: &Path, bell: &mpsc::Sender<()>) -> Option<notify::RecommendedWatcher> {
     let bell = bell.clone();
     // Called on notify's own thread: it may not wait. A full channel means that a bell is rung.
-    let ring = move |_: notify::Result<notify::Event>| drop(bell.try_send(()));
+    let ring = move |_: notify::Result<notify::Event>| {
+        let _ = bell.try_send(());
+    };
     let watched = notify::recommended_watcher(ring).and_then(|mut watcher| {
         watcher.watch(folder, notify::RecursiveMode::NonRecursive)?;
         Ok(watcher)
