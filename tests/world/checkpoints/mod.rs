@@ -6,6 +6,8 @@ mod custom;
 mod damage;
 mod oddities;
 mod stores;
+#[cfg(feature = "emulator")]
+mod trainer;
 
 use bucket::{Bucket, cases, json};
 use serde_json::Value;
