@@ -291,6 +291,8 @@ pub enum BlockKind {
     AmbiguousCheckpoints,
     /// Whole checkpoints were there and are not any more.
     CheckpointsGone,
+    /// There are checkpoints of which nobody can say from outside whether they are whole.
+    UndecidedCheckpoints,
     /// It ran for long and there is still no whole checkpoint: wrong prefix?
     NoCheckpointInTime,
     /// `first_start = "refuse"` and there are checkpoints.

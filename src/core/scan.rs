@@ -349,7 +349,7 @@ fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Finding
             return;
         }
         (Some(point), _, _) => Start::From(point.clone()),
-        (None, _, _) => match from_zero(draft, checkpoint) {
+        (None, _, _) => match from_zero(draft, checkpoint, findings) {
             Some(start) => start,
             None => return,
         },
@@ -359,7 +359,19 @@ fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Finding
 }
 
 /// Whether zero is right where no whole checkpoint was found.
-fn from_zero(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec) -> Option<Start> {
+fn from_zero(
+    draft: &mut Draft<'_>,
+    checkpoint: &CheckpointSpec,
+    findings: &Findings,
+) -> Option<Start> {
+    if let Some(candidate) = findings.undecided() {
+        let why = format!(
+            "nobody can tell from outside whether {} under {} is whole: {}",
+            candidate.path, checkpoint.location, candidate.why
+        );
+        block(draft, BlockKind::UndecidedCheckpoints, why);
+        return None;
+    }
     let progress = &draft.next.progress;
     let ran = progress.ran;
     if let Some(step) = progress.best_step.or(progress.best.map(|best| best.step)) {

@@ -61,6 +61,9 @@ pub const ATTEMPTS: &[u8] = b"attempt/";
 /// Prefix of all events.
 pub const EVENTS: &[u8] = b"event/";
 
+/// There as long as an earlier store, now gone, may have sent what this one does not know.
+pub const NEW_STORE: &[u8] = b"meta/new-store";
+
 /// The key of a job.
 pub fn job_key(job: &JobKey) -> Vec<u8> {
     format!("job/{}/{:010}", job.name, job.run).into_bytes()

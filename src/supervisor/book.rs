@@ -81,6 +81,14 @@ impl Book {
         places
     }
 
+    /// Whether no place has to wait any more because the store is new.
+    pub(super) fn places_are_settled(&self) -> bool {
+        self.wanted_places().iter().all(|place| {
+            let acceptance = self.acceptance(place);
+            self.places.get(place).is_some_and(|s| s.new_store_wait(acceptance).is_none())
+        })
+    }
+
     /// The job of which an attempt with this mark is open.
     pub(super) fn open_with(&self, mark: &Mark) -> Option<&JobKey> {
         self.jobs

@@ -49,6 +49,7 @@ struct Turn {
     ended: Vec<(JobKey, EndedAttempt)>,
     events: Vec<StoredEvent>,
     wakes: Vec<(JobKey, Option<BootTime>)>,
+    store_settled: bool,
 }
 
 pub(super) struct Driver {
@@ -167,6 +168,10 @@ impl Driver {
                 Some(Work::Drop(key)) if !turn.staged.contains_key(&key) => {
                     turn.batch.delete(crate::store::records::job_key(&key))?;
                     turn.dropped.push(key);
+                }
+                Some(Work::StoreSettled) => {
+                    turn.batch.delete(crate::store::records::NEW_STORE)?;
+                    turn.store_settled = true;
                 }
                 // It has to wait for the commit of what came before.
                 Some(work) => {
@@ -290,6 +295,9 @@ impl Driver {
                 crash::point("chosen");
             }
         }
+        if turn.store_settled {
+            self.book.new_store = false;
+        }
         for key in &turn.dropped {
             self.book.jobs.remove(key);
             self.book.wakes.remove(key);
@@ -360,7 +368,6 @@ impl Driver {
         let targets = self.book.targets.clone();
         let mut book = Book::new(self.book.owner.clone(), self.book.started, targets);
         self.log = stored::load(&self.store, &mut book).await?;
-        book.new_store = self.book.new_store;
         book.stopping = self.book.stopping;
         // Effects that were under way tell of attempts by number; places are compared anew.
         self.book = book;
@@ -463,6 +470,9 @@ impl Driver {
         let started = self.book.started;
         let state = self.book.places.entry(pass.place.clone()).or_default();
         state.passed(pass, acceptance, started);
+        if self.book.new_store && self.book.places_are_settled() {
+            self.pending.push_back(Work::StoreSettled);
+        }
         let waiting = self.book.jobs.values().filter(|job| {
             let idle = job.open.is_empty() && job.result.is_none();
             idle && (job.wanted == Wanted::Cancel || job.block.is_none())

@@ -92,11 +92,13 @@ impl Supervisor {
             messages.clone(),
         );
         let mut book = Book::new(owner, clock.now(), config.targets.clone());
-        book.new_store = match report.fresh {
-            Fresh::Complete => false,
-            Fresh::New | Fresh::DataMissing => true,
-        };
         let state_error = |source| RunError::State { folder: folder.clone(), source };
+        match report.fresh {
+            Fresh::Complete => {}
+            Fresh::New | Fresh::DataMissing => {
+                stored::note_new(&store).await.map_err(state_error)?;
+            }
+        }
         let log = stored::load(&store, &mut book).await.map_err(state_error)?;
         let sequence = store.sequence().await.map_err(StateError::Store).map_err(state_error)?;
         let lines = Lines { messages: inbox, requests: door, stop };

@@ -127,6 +127,7 @@ async fn all<T: serde::de::DeserializeOwned>(
 /// Loads jobs, attempts, specs and events into `book`.
 pub(super) async fn load(store: &Handle, book: &mut Book) -> Result<Log, StateError> {
     let mut log = Log::default();
+    book.new_store = store.get(records::NEW_STORE).await?.is_some();
     for job in all::<Job>(store, records::JOBS).await? {
         book.jobs.insert(job.key.clone(), job);
     }
@@ -151,6 +152,16 @@ pub(super) async fn load(store: &Handle, book: &mut Book) -> Result<Log, StateEr
         book.specs.insert(digest, Arc::new(spec));
     }
     Ok(log)
+}
+
+/// Notes that the store is new, before anything else is written: it has to be known after a crash
+/// as well, until what an earlier store may have sent is accounted for.
+pub(super) async fn note_new(store: &Handle) -> Result<(), StateError> {
+    let mut batch = Batch::new();
+    let value = records::encode(records::NEW_STORE, &true)?;
+    batch.put(records::NEW_STORE, value)?;
+    store.commit(None, batch).await?;
+    Ok(())
 }
 
 /// Adds a job to the batch.

@@ -46,6 +46,8 @@ pub(super) enum Work {
     Accept(Box<Job>),
     /// A job that was never submitted and has no file any more.
     Drop(JobKey),
+    /// What an earlier store may have sent is accounted for at every place.
+    StoreSettled,
 }
 
 /// What the tasks that list may rely on: which rows need no second look.
