@@ -10,7 +10,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
         ("core", &["model"]),
         ("openapi", &["model"]),
         ("dlc", &["openapi", "model"]),
-        ("checkpoint", &["openapi::credentials", "model"]),
+        ("checkpoint", &["openapi::credentials", "openapi::tls", "model"]),
         ("store", &["core", "model"]),
         ("config", &["model"]),
         ("service", &["model"]),
@@ -20,7 +20,7 @@ fn allowed() -> BTreeMap<&'static str, &'static [&'static str]> {
             "supervisor",
             &["core", "store", "dlc", "checkpoint", "config", "service", "model", "openapi"],
         ),
-        ("api", &["model", "core"]),
+        ("api", &["model", "core", "openapi::tls"]),
     ])
 }
 

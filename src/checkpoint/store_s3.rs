@@ -131,6 +131,7 @@ impl S3Store {
         if keys.key_id.trim().is_empty() || keys.secret.expose().trim().is_empty() {
             return Err(AccessError::NoKeys { place });
         }
+        crate::openapi::tls::choose_provider();
         let endpoint = Endpoint::read(&access.endpoint, access.plain_http)?;
         let options = ClientOptions::new()
             .with_timeout(REQUEST_TIMEOUT)

@@ -131,6 +131,7 @@ impl Client {
             (Some(host), Some(port)) => format!("{host}:{port}"),
             (host, _) => host.unwrap_or_default().to_owned(),
         };
+        super::tls::choose_provider();
         let secure = base.scheme() == "https";
         let build = |builder: reqwest::ClientBuilder| builder.build().map_err(ClientError::Start);
         Ok(Self {

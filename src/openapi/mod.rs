@@ -9,3 +9,4 @@ pub mod credentials;
 pub mod error;
 pub mod request;
 pub mod signature;
+pub mod tls;

@@ -22,7 +22,7 @@ use crate::service::crash;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
@@ -50,7 +50,8 @@ pub(super) struct Effects {
     creates: Arc<Semaphore>,
     looks: Arc<Semaphore>,
     calls: Arc<Semaphore>,
-    bells: Arc<std::sync::Mutex<BTreeMap<Place, Arc<Notify>>>>,
+    bells: Arc<Mutex<BTreeMap<Place, Arc<Notify>>>>,
+    clients: Arc<Mutex<BTreeMap<Place, Dlc>>>,
     sweeping: watch::Sender<bool>,
 }
 
@@ -72,12 +73,13 @@ impl Effects {
             looks: Arc::new(Semaphore::new(LOOKS_LIMIT)),
             calls: Arc::new(Semaphore::new(CALLS_LIMIT)),
             bells: Arc::default(),
+            clients: Arc::default(),
             sweeping: watch::Sender::new(true),
         }
     }
 
     fn bell(&self, place: &Place) -> Arc<Notify> {
-        let mut bells = self.bells.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut bells = self.bells.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(bells.entry(place.clone()).or_default())
     }
 
@@ -105,9 +107,8 @@ impl Effects {
     ) -> Task {
         let sweeper = Sweeper {
             place: place.clone(),
+            effects: self.clone(),
             owner: self.owner.clone(),
-            clock: self.clock.clone(),
-            interval: self.interval,
             bell: self.bell(place),
             known,
             driver: self.driver.clone(),
@@ -158,8 +159,17 @@ impl Effects {
         drop(self.driver.send(Message::Input(key, input)).await);
     }
 
+    /// The client of a place; one for all calls, since each loads the CA certificates. Plain http
+    /// was allowed or refused when the daemon file was read.
     pub(super) fn client(&self, place: &Place) -> Result<Dlc, String> {
-        Dlc::new(place, self.owner.clone(), PlainHttp::Anywhere).map_err(|error| chain(&error))
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get(place) {
+            return Ok(client.clone());
+        }
+        let client = Dlc::new(place, self.owner.clone(), PlainHttp::Anywhere)
+            .map_err(|error| chain(&error))?;
+        clients.insert(place.clone(), client.clone());
+        Ok(client)
     }
 
     async fn create(self, key: JobKey, attempt: Attempt, spec: Arc<JobSpec>, decided: BootTime) {

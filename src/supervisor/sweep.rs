@@ -1,6 +1,7 @@
 //! One pass over ListJobs after the other at one place, with GetJob only for what changed.
 
 use super::driver::chain;
+use super::effects::Effects;
 use super::work::{Known, Message, Swept};
 use crate::core::identity::mark_of;
 use crate::core::step::Pass;
@@ -10,8 +11,6 @@ use crate::model::cloud::CloudJob;
 use crate::model::ids::Owner;
 use crate::model::spec::Place;
 use crate::model::time::{Now, WallTime};
-use crate::openapi::client::PlainHttp;
-use crate::service::clock::Clock;
 use crate::service::crash;
 use futures_util::StreamExt as _;
 use std::sync::Arc;
@@ -50,9 +49,8 @@ impl Lookback {
 
 pub(super) struct Sweeper {
     pub(super) place: Place,
+    pub(super) effects: Effects,
     pub(super) owner: Owner,
-    pub(super) clock: Clock,
-    pub(super) interval: Duration,
     pub(super) bell: Arc<Notify>,
     pub(super) known: watch::Receiver<Known>,
     pub(super) driver: mpsc::Sender<Message>,
@@ -70,9 +68,9 @@ impl Sweeper {
             if self.driver.send(Message::Swept(swept)).await.is_err() {
                 return;
             }
-            tokio::time::sleep(SHORTEST_GAP.min(self.interval)).await;
+            tokio::time::sleep(SHORTEST_GAP.min(self.effects.interval())).await;
             tokio::select! {
-                () = tokio::time::sleep(self.interval.saturating_sub(SHORTEST_GAP)) => {}
+                () = tokio::time::sleep(self.effects.interval().saturating_sub(SHORTEST_GAP)) => {}
                 () = self.bell.notified() => {}
                 _ = self.going.changed() => return,
             }
@@ -80,7 +78,7 @@ impl Sweeper {
     }
 
     async fn sweep(&mut self) -> Swept {
-        let now = self.clock.now();
+        let now = self.effects.clock.now();
         let known = self.known.borrow_and_update().clone();
         let mut swept = Swept {
             pass: Pass {
@@ -93,10 +91,10 @@ impl Sweeper {
             owner_seen: false,
             fault: None,
         };
-        let client = match Dlc::new(&self.place, self.owner.clone(), PlainHttp::Anywhere) {
+        let client = match self.effects.client(&self.place) {
             Ok(client) => client,
-            Err(error) => {
-                swept.fault = Some(chain(&error));
+            Err(why) => {
+                swept.fault = Some(why);
                 return swept;
             }
         };
@@ -105,13 +103,13 @@ impl Sweeper {
         match client.list_jobs(&filter, now.wall).await {
             Err(error) => {
                 if let Some(date) = error.date() {
-                    self.clock.heard(date);
+                    self.effects.clock.heard(date);
                 }
                 swept.fault = Some(chain(&error));
             }
             Ok(answer) => {
                 if let Some(date) = answer.date {
-                    self.clock.heard(date);
+                    self.effects.clock.heard(date);
                 }
                 swept.pass.server = answer.date;
                 swept.pass.complete = answer.value.complete();
@@ -133,7 +131,7 @@ impl Sweeper {
         }
         futures_util::stream::iter(rows)
             .map(|row| async move {
-                match client.get_job(&row.id, self.clock.now().wall).await {
+                match client.get_job(&row.id, self.effects.clock.now().wall).await {
                     Ok(answer) => answer.value,
                     Err(error) => {
                         tracing::debug!(id = %row.id, error = %chain(&error), "GetJob failed");

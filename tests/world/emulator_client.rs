@@ -22,6 +22,7 @@ pub(crate) fn key() -> AccessKey {
 pub(crate) type Answer = (u16, Value, Option<String>);
 
 pub(crate) fn client() -> reqwest::Client {
+    spotkeeper::openapi::tls::choose_provider();
     reqwest::Client::builder()
         .no_proxy()
         .pool_max_idle_per_host(0)
