@@ -129,7 +129,8 @@ pub(super) fn on_seen(draft: &mut Draft<'_>, sighting: &Sighting, past: &Past) {
     }
     match past {
         Past::Ended(ended) if ended.id == cloud.id => {
-            if !cloud.status.is_end() && !is_reserving(&cloud.status) {
+            // A list row may lag behind; only the job itself can say that it runs again.
+            if cloud.whole && !cloud.status.is_end() && !is_reserving(&cloud.status) {
                 draft.say(Some(ended.no), Word::Returned, format!("{} runs again", cloud.id));
                 adopt(draft, sighting, ended.no, None);
             }

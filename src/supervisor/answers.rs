@@ -109,9 +109,11 @@ impl Driver {
         for key in &keys {
             self.push(Work::Input(key.clone(), Input::Operator(act)));
         }
+        let reloads = self.reloads;
         self.turns().await;
-        if let Some(why) = &self.store_fault {
-            return Err(Refusal::StoreDown(why.clone()));
+        if self.store_fault.is_some() || self.reloads != reloads {
+            let why = self.store_fault.clone().unwrap_or_else(|| "it failed a moment ago".into());
+            return Err(Refusal::StoreDown(why));
         }
         Ok(keys.iter().filter_map(|key| self.act_report(key, verb)).collect())
     }

@@ -30,15 +30,10 @@ pub(super) async fn watch(config: Arc<DaemonConfig>, driver: mpsc::Sender<Messag
     let (bell, mut rung) = mpsc::channel::<()>(1);
     let mut watcher = watch_folder(&config.jobs_directory, &bell);
     loop {
-        let again = Arc::clone(&config);
-        let read = tokio::task::spawn_blocking(move || load_jobs(&again.jobs_directory, &again));
-        match read.await {
-            Ok(set) => {
-                if driver.send(Message::Files(set)).await.is_err() {
-                    return;
-                }
-            }
-            Err(error) => tracing::error!(%error, "reading the job files panicked"),
+        if let Some(set) = read(&config).await
+            && driver.send(Message::Files(set)).await.is_err()
+        {
+            return;
         }
         let changed = tokio::time::timeout(POLL, rung.recv()).await.is_ok();
         if changed {
@@ -51,6 +46,13 @@ pub(super) async fn watch(config: Arc<DaemonConfig>, driver: mpsc::Sender<Messag
             watcher = watch_folder(&config.jobs_directory, &bell);
         }
     }
+}
+
+/// Reads the job files once.
+pub(super) async fn read(config: &Arc<DaemonConfig>) -> Option<JobSet> {
+    let config = Arc::clone(config);
+    let read = tokio::task::spawn_blocking(move || load_jobs(&config.jobs_directory, &config));
+    read.await.inspect_err(|error| tracing::error!(%error, "reading the job files panicked")).ok()
 }
 
 async fn calm_down(rung: &mut mpsc::Receiver<()>) {
@@ -151,6 +153,7 @@ impl Driver {
             self.push(Work::Input(spec.key.clone(), Input::File(Source::File)));
         } else {
             self.push(Work::Accept(Box::new(Job::new(spec.key.clone(), digest))));
+            self.push_strays_of(&spec.key);
         }
         Ok(())
     }

@@ -113,8 +113,13 @@ impl Supervisor {
 
     /// Runs until it is stopped. Stops no job.
     pub async fn run(self) {
+        let mut driver = self.driver;
+        // The first passes are compared with every job that has a file.
+        if let Some(set) = files::read(&self.config).await {
+            driver.take_files(set).await;
+        }
         let files = tokio::spawn(files::watch(self.config, self.messages));
-        self.driver.run().await;
+        driver.run().await;
         files.abort();
     }
 }
