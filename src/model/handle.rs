@@ -2,6 +2,7 @@
 //! the tests speak through it; the driver is behind it.
 
 use super::view::{ActReport, DaemonView, EventPage, JobPage, JobRow, WhyView};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 /// A question or an act, each with the way back for its answer.
@@ -64,7 +65,8 @@ pub enum Request {
 }
 
 /// What a person can ask of jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ActVerb {
     /// Stop for good.
     Cancel,
@@ -74,6 +76,18 @@ pub enum ActVerb {
     Resume,
     /// Start again after a block or an end.
     Retry,
+}
+
+impl ActVerb {
+    /// The word in the API and on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Retry => "retry",
+        }
+    }
 }
 
 /// Why a request was not answered.
