@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 /// The longest duration that a file may ask for.
-pub(super) const LONGEST: Duration = Duration::from_hours(3650 * 24);
+pub const LONGEST: Duration = Duration::from_hours(3650 * 24);
 
 /// Why a text is not a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
+pub enum Fault {
     /// A number without a unit.
     NoUnit,
     /// Something else than numbers and units.
@@ -17,7 +17,7 @@ pub(super) enum Fault {
 }
 
 /// Reads a duration. Each number has a unit; parts are added.
-pub(super) fn parse(text: &str) -> Result<Duration, Fault> {
+pub fn parse(text: &str) -> Result<Duration, Fault> {
     let mut rest = text.trim();
     if rest.is_empty() {
         return Err(Fault::Unreadable);

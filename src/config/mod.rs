@@ -10,20 +10,20 @@
 pub mod codes;
 pub mod daemon;
 pub mod diagnostic;
+pub mod duration;
 pub mod job;
 pub mod mapping;
+pub mod nearest;
 pub mod schema;
 pub mod secrets;
 pub mod set;
 
 mod body;
 mod checkpoint;
-mod duration;
 mod fields;
 mod files;
 mod json_places;
 mod mask;
-mod nearest;
 mod reader;
 mod submit;
 

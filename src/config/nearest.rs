@@ -5,7 +5,7 @@ const LONGEST_WORD: usize = 64;
 
 /// How far `word` is from `known`, or `None` if nobody could have meant it. Case and the difference
 /// between `-` and `_` do not count; a word that contains the other is near.
-pub(super) fn distance(word: &str, known: &str) -> Option<usize> {
+pub fn distance(word: &str, known: &str) -> Option<usize> {
     let plain = |text: &str| text.to_ascii_lowercase().replace('-', "_");
     let (word, known) = (plain(word), plain(known));
     if word.chars().count().max(known.chars().count()) > LONGEST_WORD {
@@ -21,7 +21,7 @@ pub(super) fn distance(word: &str, known: &str) -> Option<usize> {
 }
 
 /// The word of `known` that is nearest to `word`.
-pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let scored = known.into_iter().filter_map(|k| Some((distance(word, k)?, k)));
     scored.min_by_key(|(score, _)| *score).map(|(_, k)| k)
 }
