@@ -1,0 +1,154 @@
+//! The JSON of the API, which is the JSON of `-o json` as well.
+
+use crate::model::error::Code;
+use crate::model::handle::{ActVerb, Refusal};
+use crate::model::view::{ActReport, JobRow};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What `apiVersion` says. Fields are added under one version, never changed or taken away.
+pub const API_VERSION: &str = "v1";
+
+/// Codes of what the daemon answers and of its socket; each has a page in docs/errors.
+pub mod codes {
+    use crate::model::error::Code;
+
+    /// No job has this name.
+    pub const NO_SUCH_JOB: Code = Code(101);
+    /// The job has no such attempt on record.
+    pub const NO_SUCH_ATTEMPT: Code = Code(102);
+    /// It cannot be done in this situation.
+    pub const NOT_NOW: Code = Code(103);
+    /// The store cannot write.
+    pub const STORE_DOWN: Code = Code(104);
+    /// The daemon is alive, but its loop does not answer.
+    pub const NO_ANSWER: Code = Code(105);
+    /// The request cannot be read.
+    pub const BAD_REQUEST: Code = Code(106);
+    /// No such address.
+    pub const NO_SUCH_ADDRESS: Code = Code(107);
+    /// Another daemon answers on the socket.
+    pub const SOCKET_TAKEN: Code = Code(108);
+    /// The socket cannot be made.
+    pub const SOCKET_FAILED: Code = Code(109);
+    /// No daemon answers on the socket.
+    pub const NOT_REACHABLE: Code = Code(110);
+    /// The answer cannot be read: another program, or another version.
+    pub const BAD_ANSWER: Code = Code(111);
+
+    /// All of them, in order.
+    pub const ALL: &[Code] = &[
+        NO_SUCH_JOB,
+        NO_SUCH_ATTEMPT,
+        NOT_NOW,
+        STORE_DOWN,
+        NO_ANSWER,
+        BAD_REQUEST,
+        NO_SUCH_ADDRESS,
+        SOCKET_TAKEN,
+        SOCKET_FAILED,
+        NOT_REACHABLE,
+        BAD_ANSWER,
+    ];
+}
+
+/// `GET /api/v1/jobs`, `ps -o json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct JobList {
+    /// The jobs, by name.
+    pub jobs: Vec<JobRow>,
+}
+
+/// `GET /api/v1/jobs/{name}/body`, `describe --body -o json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BodyDocument {
+    /// The CreateJob body of the next attempt, secrets left out.
+    pub body: Value,
+}
+
+/// What `POST /api/v1/act` takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ActRequest {
+    /// The jobs, at least one.
+    pub names: Vec<String>,
+    /// What to do with them.
+    pub verb: ActVerb,
+}
+
+/// What an act answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ActDocument {
+    /// Job by job.
+    pub done: Vec<ActReport>,
+}
+
+/// `GET /version`, `version -o json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionDocument {
+    /// The version of the program.
+    pub version: String,
+}
+
+impl VersionDocument {
+    /// This program's.
+    pub fn own() -> Self {
+        Self { version: env!("CARGO_PKG_VERSION").into() }
+    }
+}
+
+/// Every refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorDocument {
+    /// `Ennn`.
+    pub code: String,
+    /// What is wrong, for people.
+    pub message: String,
+}
+
+/// `body` as an object with `apiVersion`. What is no object stands under `value`.
+pub fn document(body: &impl Serialize) -> Value {
+    let fields = match serde_json::to_value(body) {
+        Ok(Value::Object(fields)) => fields,
+        Ok(other) => Map::from_iter([("value".to_owned(), other)]),
+        Err(cause) => Map::from_iter([("value".to_owned(), Value::String(cause.to_string()))]),
+    };
+    let mut whole = Map::from_iter([("apiVersion".to_owned(), API_VERSION.into())]);
+    whole.extend(fields);
+    Value::Object(whole)
+}
+
+/// The code that stands for a refusal of the driver's.
+pub fn code_of(refusal: &Refusal) -> Code {
+    match refusal {
+        Refusal::NoSuchJob(_) => codes::NO_SUCH_JOB,
+        Refusal::NoSuchAttempt(..) => codes::NO_SUCH_ATTEMPT,
+        Refusal::StoreDown(_) => codes::STORE_DOWN,
+        Refusal::NotNow(_) => codes::NOT_NOW,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_document_says_its_version() {
+        let document = document(&JobList { jobs: Vec::new() });
+        assert_eq!(document, serde_json::json!({ "apiVersion": "v1", "jobs": [] }));
+        assert_eq!(
+            super::document(&serde_json::json!([1])),
+            serde_json::json!({ "apiVersion": "v1", "value": [1] })
+        );
+    }
+
+    #[test]
+    fn an_act_is_read_as_it_is_documented_and_no_other_way() {
+        let read = |text| serde_json::from_str::<ActRequest>(text).ok();
+        let act = read(r#"{"names":["a"],"verb":"cancel"}"#).expect("the documented form");
+        assert_eq!(act, ActRequest { names: vec!["a".into()], verb: ActVerb::Cancel });
+        assert_eq!(read(r#"{"names":["a"],"verb":"Cancel"}"#), None);
+        assert_eq!(read(r#"{"verb":"cancel"}"#), None);
+        assert_eq!(read(r#"{"names":["a"],"verb":"cancel","all":true}"#), None);
+    }
+}
