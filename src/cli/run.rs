@@ -1,35 +1,30 @@
 //! `spotkeeper run`: the daemon.
 
+use super::exit::Exit;
+use crate::api;
+use crate::api::socket::BindError;
 use crate::config::{DAEMON_FILE, Surroundings, load_daemon};
 use crate::service::clock::Clock;
 use crate::service::{logging, signals};
 use crate::store::StoreError;
 use crate::supervisor::{RunError, Settings, Supervisor};
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::Path;
 use std::sync::Arc;
 
-/// Run the daemon.
-#[derive(Debug, clap::Args)]
-pub(super) struct RunArgs {
-    /// The daemon file
-    #[arg(long, default_value = DAEMON_FILE)]
-    config: PathBuf,
-}
-
 /// Runs the daemon until it is told to stop.
-pub(super) fn run(args: &RunArgs) -> ExitCode {
+pub(super) fn run(config: Option<&Path>) -> Exit {
     logging::start();
-    let file = load_daemon(&args.config, &Surroundings::of_this_process());
+    let path = config.unwrap_or(Path::new(DAEMON_FILE));
+    let file = load_daemon(path, &Surroundings::of_this_process());
     for diagnostic in &file.diagnostics {
         tracing::error!("{diagnostic}");
     }
-    let Some(config) = file.accepted().cloned() else { return ExitCode::from(5) };
-    let owner = match config.require_owner(&args.config) {
+    let Some(config) = file.accepted().cloned() else { return Exit::ConfigNotValid };
+    let owner = match config.require_owner(path) {
         Ok(owner) => owner.clone(),
         Err(diagnostic) => {
             tracing::error!("{diagnostic}");
-            return ExitCode::from(5);
+            return Exit::ConfigNotValid;
         }
     };
     let runtime =
@@ -37,29 +32,45 @@ pub(super) fn run(args: &RunArgs) -> ExitCode {
             Ok(runtime) => runtime,
             Err(error) => {
                 tracing::error!(%error, "start the runtime");
-                return ExitCode::FAILURE;
+                return Exit::Error;
             }
         };
     let settings = Settings { config: Arc::new(config), owner, clock: Clock::new() };
     runtime.block_on(serve(settings))
 }
 
-async fn serve(settings: Settings) -> ExitCode {
+async fn serve(settings: Settings) -> Exit {
     let stop = match signals::stop_on_signal() {
         Ok(stop) => stop,
         Err(error) => {
             tracing::error!(%error, "set the signal handlers");
-            return ExitCode::FAILURE;
+            return Exit::Error;
         }
     };
-    let supervisor = match Supervisor::open(settings, stop).await {
+    let socket = settings.config.socket.clone();
+    let supervisor = match Supervisor::open(settings, stop.clone()).await {
         Ok(supervisor) => supervisor,
         Err(error) => {
             let locked = matches!(error, RunError::Store { source: StoreError::Locked { .. }, .. });
             tracing::error!("{:#}", anyhow::Error::from(error));
-            return ExitCode::from(if locked { 8 } else { 1 });
+            return if locked { Exit::Refused } else { Exit::Error };
         }
     };
+    // After the store's lock: only the one daemon of a state folder gets to the socket.
+    let listener = match api::bind(&socket).await {
+        Ok(listener) => listener,
+        Err(error) => {
+            let taken = matches!(error, BindError::Taken { .. });
+            tracing::error!("error[{}]: {:#}", error.code(), anyhow::Error::from(error));
+            return if taken { Exit::Refused } else { Exit::Error };
+        }
+    };
+    let mut stopped = stop;
+    let api = tokio::spawn(api::serve(listener, supervisor.handle(), async move {
+        // The sender is gone: the process is on its way out.
+        drop(stopped.wait_for(|stop| *stop).await);
+    }));
     supervisor.run().await;
-    ExitCode::SUCCESS
+    api.abort();
+    Exit::Done
 }

@@ -8,7 +8,9 @@
     reason = "a test's failure is for people to read; its worlds are not interfaces"
 )]
 
+mod api;
 mod checkpoints;
+mod cli_output;
 mod config;
 mod core_model;
 mod dlc_calls;

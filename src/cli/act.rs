@@ -1,0 +1,57 @@
+//! `spotkeeper pause`, `resume` and `retry`, and what they share with `cancel`.
+
+use super::output::{Format, Style, as_json, coloured};
+use super::{Console, Exit, Failure};
+use crate::cli::client::Client;
+use crate::cli::text::plain;
+use crate::model::handle::ActVerb;
+use crate::model::view::ActReport;
+use std::fmt::Write as _;
+
+/// Arguments of `pause`, `resume` and `retry`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ActArgs {
+    /// The jobs
+    #[arg(required = true, value_name = "JOB")]
+    pub jobs: Vec<String>,
+}
+
+/// Does `verb` to the named jobs.
+pub async fn act(
+    args: &ActArgs,
+    verb: ActVerb,
+    console: &mut Console<'_>,
+) -> Result<Exit, Failure> {
+    let client = console.client()?;
+    client.rows(&args.jobs).await?;
+    send(&client, args.jobs.clone(), verb, console).await
+}
+
+/// Sends the act, and shows what it did.
+pub(super) async fn send(
+    client: &Client,
+    jobs: Vec<String>,
+    verb: ActVerb,
+    console: &mut Console<'_>,
+) -> Result<Exit, Failure> {
+    let done = client.act(jobs, verb).await?;
+    match as_json(&done.json, console.format) {
+        Some(json) => write!(console.out, "{json}")?,
+        None if console.format == Format::Name => {
+            for report in &done.view.done {
+                writeln!(console.out, "{}", plain(&report.job))?;
+            }
+        }
+        None => write!(console.out, "{}", render(&done.view.done, console.style))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// `name  PHASE  what was done`.
+pub fn render(done: &[ActReport], style: Style) -> String {
+    done.iter().fold(String::new(), |mut text, report| {
+        let (name, phase) = (plain(&report.job), plain(&report.phase));
+        let _ = writeln!(text, "{name}  {}  {}", coloured(&phase, style), plain(&report.text));
+        text
+    })
+}

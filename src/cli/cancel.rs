@@ -1,0 +1,80 @@
+//! `spotkeeper cancel`: stops jobs for good. Asks first: running work is lost by it.
+
+use super::act::send;
+use super::output::seconds;
+use super::{Console, Exit, Failure};
+use crate::model::handle::ActVerb;
+use crate::model::view::JobRow;
+
+/// Arguments of `cancel`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct CancelArgs {
+    /// The jobs
+    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "JOB")]
+    pub jobs: Vec<String>,
+    /// All jobs that are not over
+    #[arg(long)]
+    pub all: bool,
+    /// Do not ask
+    #[arg(short = 'y', long)]
+    pub yes: bool,
+}
+
+/// Cancels.
+pub async fn cancel(args: &CancelArgs, console: &mut Console<'_>) -> Result<Exit, Failure> {
+    if !args.yes {
+        console.must_be_askable("cancel", "-y")?;
+    }
+    let client = console.client()?;
+    let rows: Vec<JobRow> = if args.all {
+        client.jobs().await?.view.jobs.into_iter().filter(|row| !is_over(&row.phase)).collect()
+    } else {
+        client.rows(&args.jobs).await?
+    };
+    if rows.is_empty() {
+        console.remark("No jobs to cancel.")?;
+        return Ok(Exit::Done);
+    }
+    if !args.yes && !agreed(args, &rows, console)? {
+        console.remark("Nothing was cancelled.")?;
+        return Ok(Exit::Error);
+    }
+    // Names, also for `--all`: a job that came in the meantime was not asked about.
+    let mut names: Vec<String> = rows.into_iter().map(|row| row.name).collect();
+    names.dedup();
+    send(&client, names, ActVerb::Cancel, console).await
+}
+
+fn agreed(args: &CancelArgs, rows: &[JobRow], console: &mut Console<'_>) -> Result<bool, Failure> {
+    let asked = question(rows);
+    if args.all && rows.len() > 1 {
+        let number = rows.len().to_string();
+        let typed = console.ask("cancel", "-y", &format!("{asked} Type the number of jobs:"))?;
+        return Ok(typed == number);
+    }
+    let typed = console.ask("cancel", "-y", &format!("{asked} [y/N]"))?;
+    Ok(matches!(typed.to_lowercase().as_str(), "y" | "yes"))
+}
+
+/// `Cancel 3 jobs (2 running, the longest for 2h11m): a, b, c?`
+pub fn question(rows: &[JobRow]) -> String {
+    /// Names that are listed; more are counted.
+    const NAMES_SHOWN: usize = 10;
+    let running = rows.iter().filter(|row| row.phase == "RUNNING").count();
+    let longest = rows.iter().filter_map(|row| row.up_s).max();
+    let longest =
+        longest.map_or(String::new(), |s| format!(", the longest for {}", seconds(Some(s))));
+    let plural = if rows.len() == 1 { "" } else { "s" };
+    let mut names: Vec<&str> = rows.iter().take(NAMES_SHOWN).map(|row| row.name.as_str()).collect();
+    if rows.len() > NAMES_SHOWN {
+        names.push("…");
+    }
+    let names = names.join(", ");
+    let text = format!("Cancel {} job{plural} ({running} running{longest}): {names}?", rows.len());
+    super::text::plain(&text).into_owned()
+}
+
+/// Whether nothing more happens to a job in this phase.
+pub fn is_over(phase: &str) -> bool {
+    matches!(phase, "SUCCEEDED" | "FAILED" | "CANCELLED")
+}

@@ -1,0 +1,231 @@
+//! `spotkeeper checkpoints JOB|URL`: what is there, what is thought of it, and which one a new
+//! attempt would go on from. A job's are looked at by the daemon; a URL's by this process.
+
+use super::output::{Column, Format, Page, as_json, or_dash, step, table};
+use super::{Console, Exit, Failure};
+use crate::api::wire::document;
+use crate::checkpoint::scan::{ScanOptions, look_at};
+use crate::checkpoint::store_s3::{StorageAccess, StorageKeys};
+use crate::checkpoint::{location, report};
+use crate::cli::text::plain;
+use crate::config::{DAEMON_FILE, Surroundings, load_daemon};
+use crate::model::checkpoint::{Location, Look, Scheme};
+use crate::model::spec::{CredentialsRef, Target};
+use crate::openapi::credentials::resolve;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::path::Path;
+
+/// Arguments of `checkpoints`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct CheckpointsArgs {
+    /// A job, or a URL: oss://BUCKET/PREFIX, s3://BUCKET/PREFIX, file:///FOLDER
+    #[arg(value_name = "JOB|URL")]
+    pub place: String,
+    /// Show also those that are older than the chosen one and were not looked at
+    #[arg(long)]
+    pub all: bool,
+    /// Read the names by this format [default: auto; for a job, its own]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// S3 endpoint of a bucket [default: the daemon file's, or the region in an oss:// URL]
+    #[arg(long, value_name = "URL")]
+    pub endpoint: Option<String>,
+    /// Region of a bucket [default: as for --endpoint]
+    #[arg(long, value_name = "REGION")]
+    pub region: Option<String>,
+}
+
+const COLUMNS: &[Column] = &[
+    Column { head: "", widest: 0, goes: 0 },
+    Column { head: "STEP", widest: 0, goes: 0 },
+    Column { head: "PATH", widest: 0, goes: 0 },
+    Column { head: "VERDICT", widest: 0, goes: 0 },
+    Column { head: "WHY", widest: 60, goes: 1 },
+];
+
+/// Which candidates a person sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// Those that were looked at.
+    Tested,
+    /// All.
+    All,
+}
+
+/// Shows the checkpoints of a job or below a URL.
+pub async fn checkpoints(
+    args: &CheckpointsArgs,
+    console: &mut Console<'_>,
+) -> Result<Exit, Failure> {
+    let found = if args.place.contains("://") {
+        document(&look_below(args, console).await?)
+    } else {
+        for (flag, given) in [
+            ("--format", args.format.is_some()),
+            ("--endpoint", args.endpoint.is_some()),
+            ("--region", args.region.is_some()),
+        ] {
+            if given {
+                let why = format!("`{flag}` goes with a URL: a job's file says how to look");
+                return Err(Failure::Usage(why));
+            }
+        }
+        console.client()?.of_job::<Value>(&args.place, &["checkpoints"], &[]).await?.json
+    };
+    let shown = if args.all { Shown::All } else { Shown::Tested };
+    match as_json(&found, console.format) {
+        Some(json) => write!(console.out, "{json}")?,
+        None if console.format == Format::Name => {
+            for candidate in candidates(&found) {
+                writeln!(console.out, "{}", plain(text(candidate, "path")))?;
+            }
+        }
+        None => write!(console.out, "{}", render(&found, shown, console.width))?,
+    }
+    // A choice that only a person can make is not a choice.
+    let ambiguous = found.get("ambiguous").and_then(Value::as_array).is_some_and(|a| !a.is_empty());
+    Ok(if ambiguous { Exit::Error } else { Exit::Done })
+}
+
+/// The page of a look.
+pub fn render(found: &Value, shown: Shown, width: Option<u16>) -> String {
+    let mut page = Page::default();
+    page.line("Format", found.get("format").and_then(Value::as_str).unwrap_or("none recognised"));
+    let chosen = found.get("chosen").filter(|chosen| !chosen.is_null());
+    match chosen {
+        Some(chosen) => {
+            let step = step(chosen.get("step").and_then(Value::as_u64));
+            page.line("Chosen", &format!("step {step}, {}", text(chosen, "path")));
+            page.line("Resume", text(chosen, "resume"));
+        }
+        None => {
+            page.line("Chosen", "none");
+        }
+    }
+    let roots = found.get("ambiguous").and_then(Value::as_array).into_iter().flatten();
+    let roots: Vec<&str> = roots.filter_map(Value::as_str).collect();
+    if !roots.is_empty() {
+        page.line("Ambiguous", "several runs or formats; name the one that is meant:");
+        page.list("", roots);
+    }
+    let path = chosen.map_or("", |chosen| text(chosen, "path"));
+    let all: Vec<&Value> = candidates(found).collect();
+    let rows: Vec<Vec<Cow<'_, str>>> = all
+        .iter()
+        .filter(|one| shown == Shown::All || text(one, "verdict") != "not_checked")
+        .map(|one| cells(one, chosen.is_some() && text(one, "path") == path))
+        .collect();
+    if !rows.is_empty() {
+        page.block("\n").block(&table(COLUMNS, &rows, width));
+    }
+    let hidden = all.len() - rows.len();
+    if hidden > 0 {
+        page.block(&format!("{hidden} older, not checked; `--all` shows them\n"));
+    }
+    page.text()
+}
+
+fn candidates(found: &Value) -> impl Iterator<Item = &Value> {
+    found.get("candidates").and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn cells(one: &Value, chosen: bool) -> Vec<Cow<'_, str>> {
+    let suspect = one.get("suspect").and_then(Value::as_bool).unwrap_or(false);
+    let verdict = plain(text(one, "verdict"));
+    vec![
+        if chosen { "*".into() } else { " ".into() },
+        one.get("step").and_then(Value::as_u64).map_or("-".into(), |n| n.to_string().into()),
+        plain(text(one, "path")),
+        if suspect { format!("{verdict}, suspect").into() } else { verdict },
+        or_dash(text(one, "why")),
+    ]
+}
+
+async fn look_below(args: &CheckpointsArgs, console: &Console<'_>) -> Result<Value, Failure> {
+    let place = location::parse(&args.place).map_err(|e| Failure::Usage(e.to_string()))?;
+    let access = match place.scheme {
+        Scheme::File => None,
+        Scheme::S3 | Scheme::Oss => Some(access(args, &place, console)?),
+    };
+    let format = args.format.clone().unwrap_or_else(|| "auto".into());
+    let options = ScanOptions { format, custom: None, ranks: None };
+    match look_at(&place, access.as_ref(), &options, console.moment.now).await {
+        Look::Done(findings) => {
+            report::json(&findings, None, &[]).map_err(|e| Failure::Look(e.to_string()))
+        }
+        Look::CouldNotLook { why, .. } => {
+            Err(Failure::Look(format!("could not look below {place}: {why}")))
+        }
+    }
+}
+
+/// How a bucket is reached: the flags, else the target of the daemon file that fits, else the
+/// region in the URL.
+fn access(
+    args: &CheckpointsArgs,
+    place: &Location,
+    console: &Console<'_>,
+) -> Result<StorageAccess, Failure> {
+    let config = console.global.config.as_deref().unwrap_or(Path::new(DAEMON_FILE));
+    let daemon = load_daemon(config, &Surroundings::of_this_process()).draft;
+    let targets: Vec<Target> =
+        daemon.map_or(Vec::new(), |draft| draft.targets.into_values().collect());
+    let region = args.region.clone().or_else(|| region_in(&args.place));
+    let target = match &region {
+        Some(region) => targets.iter().find(|target| target.place.region == *region),
+        None => targets.first().filter(|_| targets.len() == 1),
+    };
+    let region = region.or_else(|| target.map(|target| target.place.region.clone()));
+    let endpoint = args
+        .endpoint
+        .clone()
+        .or_else(|| target.and_then(|target| target.place.storage.clone()))
+        .or_else(|| Some(format!("https://s3.oss-{}.aliyuncs.com", region.as_ref()?)));
+    let Some(endpoint) = endpoint else {
+        return Err(Failure::Usage(format!(
+            "where is {place}? add `--endpoint` or `--region`, or name a daemon file with one \
+             target by `--config`"
+        )));
+    };
+    let reference = target.map_or(CredentialsRef::Chain, |target| target.place.credentials.clone());
+    let keys = resolve(&reference).map_err(|e| Failure::Look(e.to_string()))?;
+    Ok(StorageAccess {
+        endpoint,
+        region: region.unwrap_or_default(),
+        keys: StorageKeys {
+            key_id: keys.key_id.expose().to_owned(),
+            secret: keys.secret,
+            token: keys.token,
+        },
+        plain_http: args.endpoint.is_none() && target.is_some_and(|target| target.plain_http),
+    })
+}
+
+/// The region in `oss://bucket.oss-REGION[-internal].aliyuncs.com/…`.
+fn region_in(url: &str) -> Option<String> {
+    let host = url.split_once("://")?.1.split('/').next()?;
+    let name = host.strip_suffix(".aliyuncs.com")?.rsplit_once(".oss-")?.1;
+    Some(name.strip_suffix("-internal").unwrap_or(name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_region_stands_in_the_host() {
+        for (url, region) in [
+            ("oss://b.oss-cn-hangzhou-internal.aliyuncs.com/a", Some("cn-hangzhou")),
+            ("oss://b.oss-cn-wulanchabu.aliyuncs.com", Some("cn-wulanchabu")),
+            ("oss://b/oss-cn-hangzhou.aliyuncs.com", None),
+            ("s3://b/a", None),
+        ] {
+            assert_eq!(region_in(url).as_deref(), region, "{url}");
+        }
+    }
+}
