@@ -199,18 +199,20 @@ pub fn main() -> ExitCode {
             return exit.into();
         }
     };
-    let (stdout, stderr) = (io::stdout(), io::stderr());
+    // Neither is locked: the daemon's other threads write their log to standard error.
+    let (stdout, mut stderr) = (io::stdout(), io::stderr());
     let terminal = stdout.is_terminal();
+    let answers = if io::stdin().is_terminal() && stderr.is_terminal() {
+        Answers::Terminal
+    } else {
+        Answers::Nobody
+    };
     let width = if terminal { comfy_table::Table::new().width() } else { None };
-    let mut out = io::BufWriter::new(stdout.lock());
+    let mut out = io::BufWriter::new(stdout);
     let mut console = Console {
         out: &mut out,
-        err: &mut stderr.lock(),
-        answers: if io::stdin().is_terminal() && stderr.is_terminal() {
-            Answers::Terminal
-        } else {
-            Answers::Nobody
-        },
+        err: &mut stderr,
+        answers,
         format: global.output,
         width,
         style: if terminal && colours_wanted() { Style::Colour } else { Style::Plain },
