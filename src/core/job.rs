@@ -9,6 +9,16 @@ use crate::model::time::{BootTime, WallTime};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// Bytes of a text from outside that a record keeps.
+const TEXT_LIMIT_BYTES: usize = 400;
+
+/// A text from outside as a record keeps it: bounded, so that no answer can make the record too
+/// large for the store, and without control characters, each of which would take six bytes there.
+pub(super) fn kept(text: &str) -> String {
+    let cut = &text[..text.floor_char_boundary(TEXT_LIMIT_BYTES)];
+    cut.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 /// A job as the store keeps it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {

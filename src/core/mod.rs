@@ -14,6 +14,7 @@
 //! What it must not do: believe that a stop that was asked for is an end, that an answer that did
 //! not come means "no", or that a word it does not know means anything.
 
+mod acts;
 pub mod event;
 pub mod identity;
 pub mod job;
@@ -21,6 +22,7 @@ pub mod phase;
 pub mod retry;
 pub mod scan;
 pub mod seen;
+mod sighting;
 pub mod step;
 pub mod submit;
 pub mod verdict;

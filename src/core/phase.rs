@@ -60,8 +60,7 @@ pub fn phase(job: &Job, holds: &[Hold], now: Now) -> Phase {
             OutcomeKind::Cancelled => Phase::Cancelled,
         };
     }
-    let stopping = job.wanted == Wanted::Cancel || job.open.iter().any(|a| a.stop.is_some());
-    if stopping && !job.open.is_empty() {
+    if job.wanted == Wanted::Cancel || job.open.iter().any(|a| a.stop.is_some()) {
         return Phase::Stopping;
     }
     if let Some(attempt) = job.open.last() {

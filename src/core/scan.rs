@@ -2,9 +2,9 @@
 //! next attempt start from.
 
 use super::event::Word;
-use super::job::{Block, BlockKind, EarlyEnd, EndedAttempt, OutcomeKind, Recovery, Start};
+use super::job::{Block, BlockKind, EarlyEnd, EndedAttempt, OutcomeKind, Recovery, Start, kept};
 use super::retry;
-use super::step::Draft;
+use super::step::{ANSWER_DUE, Draft};
 use super::verdict::{Cause, Told};
 use crate::model::checkpoint::{Findings, Look, Pin, ResumePoint, Unfinished, Wholeness};
 use crate::model::spec::{CheckpointSpec, FirstStart, OnStopped};
@@ -19,7 +19,7 @@ const TOO_SOON: Duration = Duration::from_secs(60);
 const BLIND_LOOKS_LIMIT: u32 = 3;
 /// Attempts in a row that never ran, for a reason that does not pass, until a person is asked.
 pub(super) const HOPELESS_LIMIT: u32 = 3;
-/// The end without progress at which a person is told.
+/// The end without progress at which a person is told. Nothing is given up before.
 const ALARM_AT_END: u32 = 3;
 
 pub(super) fn on_looked(draft: &mut Draft<'_>, look: Look) {
@@ -27,10 +27,22 @@ pub(super) fn on_looked(draft: &mut Draft<'_>, look: Look) {
         return;
     }
     let Some(checkpoint) = &draft.given.spec.checkpoint else { return };
+    // A second answer must not cut a wait short that the first one led to.
+    let awaited = match draft.next.recovery {
+        Recovery::Look { asked } => asked,
+        Recovery::Settling { next, .. } => next == ANSWER_DUE,
+        Recovery::Waiting { .. } | Recovery::Ready { .. } => false,
+    };
+    if !awaited {
+        return;
+    }
     match look {
         Look::CouldNotLook { why, needs_person } => on_blind(draft, &why, needs_person),
         Look::Done(findings) => {
             draft.next.progress.blind = 0;
+            if draft.next.block.take_if(|block| block.kind == BlockKind::CannotLook).is_some() {
+                draft.say(None, Word::Checkpoint, "the checkpoint prefix can be looked into again");
+            }
             on_found(draft, checkpoint, findings);
         }
     }
@@ -41,13 +53,13 @@ fn on_blind(draft: &mut Draft<'_>, why: &str, needs_person: bool) {
     draft.next.progress.blind += 1;
     let blind = draft.next.progress.blind;
     if needs_person && blind >= BLIND_LOOKS_LIMIT {
-        block(draft, BlockKind::CannotLook, format!("the checkpoint prefix: {why}"));
+        block(draft, BlockKind::CannotLook, &format!("the checkpoint prefix: {why}"));
     }
     if blind.is_power_of_two() {
         draft.say(
             None,
             Word::Held,
-            format!("could not look for checkpoints ({blind} in a row): {why}"),
+            format!("could not look for checkpoints ({blind} in a row): {}", kept(why)),
         );
     }
     let delay = retry::after_fault(blind);
@@ -61,7 +73,7 @@ fn on_found(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: Findin
         block(
             draft,
             BlockKind::AmbiguousCheckpoints,
-            format!(
+            &format!(
                 "checkpoints of several runs lie under {}: {roots}; point `checkpoint.path` at one",
                 checkpoint.location
             ),
@@ -74,7 +86,7 @@ fn on_found(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: Findin
     {
         return;
     }
-    let findings = without_foreign(draft, findings);
+    let Some(findings) = without_foreign(draft, checkpoint, findings) else { return };
     let goes_on = judge(draft, Some(&findings));
     note_best(draft, findings.chosen.as_ref());
     if goes_on && draft.next.block.is_none() {
@@ -121,20 +133,33 @@ fn still_settling(
 }
 
 /// After a `first_start = "fresh"`, whole checkpoints that were there before are another run's.
-fn without_foreign(draft: &Draft<'_>, mut findings: Findings) -> Findings {
+/// They may hide this run's: `None`, and a person has to move them, where the job has run since.
+fn without_foreign(
+    draft: &mut Draft<'_>,
+    checkpoint: &CheckpointSpec,
+    mut findings: Findings,
+) -> Option<Findings> {
     let (Some(since), Some(chosen)) = (draft.next.progress.fresh_since, &findings.chosen) else {
-        return findings;
+        return Some(findings);
     };
-    let written = findings
-        .candidates
-        .iter()
-        .find(|c| c.path == chosen.path)
-        .and_then(|c| c.newest_object)
-        .unwrap_or(WallTime(i64::MAX));
-    if written < since {
-        findings.chosen = None;
+    let is_older = |newest: Option<WallTime>| newest.is_some_and(|written| written < since);
+    let (of_chosen, others): (Vec<_>, Vec<_>) =
+        findings.candidates.iter().partition(|c| c.path == chosen.path);
+    if !of_chosen.iter().any(|c| is_older(c.newest_object)) {
+        return Some(findings);
     }
-    findings
+    let hides = others.iter().any(|c| !is_older(c.newest_object));
+    if hides && draft.next.progress.ran > Duration::ZERO {
+        let why = format!(
+            "{} under {} is of an earlier run and comes before this run's; move what is older away",
+            chosen.path, checkpoint.location
+        );
+        block(draft, BlockKind::AmbiguousCheckpoints, &why);
+        draft.next.recovery = Recovery::look();
+        return None;
+    }
+    findings.chosen = None;
+    Some(findings)
 }
 
 fn note_best(draft: &mut Draft<'_>, chosen: Option<&ResumePoint>) {
@@ -174,7 +199,7 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
             block(
                 draft,
                 BlockKind::StoppedByOther,
-                format!("a person stopped attempt {}; `retry` goes on", ended.attempt.no),
+                &format!("a person stopped attempt {}; `retry` goes on", ended.attempt.no),
             );
             return false;
         }
@@ -182,7 +207,7 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
             block(
                 draft,
                 BlockKind::StoppedByOther,
-                format!(
+                &format!(
                     "attempt {} was stopped, not by us, and nothing says why; `retry` goes on",
                     ended.attempt.no
                 ),
@@ -224,7 +249,8 @@ fn count_end(draft: &mut Draft<'_>, ended: &EndedAttempt) -> bool {
     let retry_spec = draft.given.spec.retry.clone();
     let progress = &mut draft.next.progress;
     progress.ends += 1;
-    let since = *progress.since.get_or_insert(ended.ended);
+    // Not the time of the end: this process or the bucket may have been away since.
+    let since = *progress.since.get_or_insert(draft.given.now.wall);
     let weight = if look.told == Told::Nothing { 1 } else { 2 };
     progress.alike_halves = match &progress.last_look {
         _ if look.told == Told::FromOutside => 0,
@@ -236,7 +262,7 @@ fn count_end(draft: &mut Draft<'_>, ended: &EndedAttempt) -> bool {
     let (ends, halves, hopeless) = (progress.ends, progress.alike_halves, progress.hopeless);
     if hopeless >= HOPELESS_LIMIT {
         let why = ended.verdict.evidence.join(", ");
-        block(draft, BlockKind::NeverStarts, format!("{hopeless} times it never ran: {why}"));
+        block(draft, BlockKind::NeverStarts, &format!("{hopeless} times it never ran: {why}"));
         return false;
     }
     if halves >= retry_spec.alike.saturating_mul(2) {
@@ -253,7 +279,7 @@ fn count_end(draft: &mut Draft<'_>, ended: &EndedAttempt) -> bool {
         return false;
     }
     let without = draft.given.now.wall.since(since);
-    if without >= retry_spec.give_up {
+    if ends > ALARM_AT_END && without >= retry_spec.give_up {
         draft.say(None, Word::Alarm, "given up");
         draft.finish(
             OutcomeKind::Failed,
@@ -295,13 +321,15 @@ fn is_early(draft: &Draft<'_>, ended: &EndedAttempt, findings: Option<&Findings>
         || ended.ran < TOO_SOON
 }
 
-/// Steps between two checkpoints, as far as the names tell; the first one counts from zero.
+/// Steps between two checkpoints, as far as the names tell: the middle one of the gaps, since a
+/// last save may follow right after a regular one. The first one counts from zero.
 fn usual_interval(findings: &Findings, newest: u64) -> u64 {
     let mut steps: Vec<u64> = findings.candidates.iter().filter_map(|c| c.step).collect();
     steps.sort_unstable();
     steps.dedup();
-    let gaps = steps.windows(2).map(|pair| pair[1] - pair[0]);
-    gaps.min().unwrap_or(newest)
+    let mut gaps: Vec<u64> = steps.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    gaps.sort_unstable();
+    gaps.get(gaps.len() / 2).copied().unwrap_or(newest)
 }
 
 fn ended_early_twice(draft: &Draft<'_>, ended: &EndedAttempt) -> bool {
@@ -330,7 +358,7 @@ fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Finding
                 "first_start = \"refuse\" and {} holds a whole checkpoint: {}",
                 checkpoint.location, point.path
             );
-            block(draft, BlockKind::FirstStartRefused, why);
+            block(draft, BlockKind::FirstStartRefused, &why);
             return;
         }
         (_, true, FirstStart::Fresh) => {
@@ -345,7 +373,7 @@ fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Finding
                  leads elsewhere and no argument overrides it; rewrite the tracker, then `retry`",
                 point.path
             );
-            block(draft, BlockKind::TrackerRewrite, why);
+            block(draft, BlockKind::TrackerRewrite, &why);
             return;
         }
         (Some(point), _, _) => Start::From(point.clone()),
@@ -369,26 +397,28 @@ fn from_zero(
             "nobody can tell from outside whether {} under {} is whole: {}",
             candidate.path, checkpoint.location, candidate.why
         );
-        block(draft, BlockKind::UndecidedCheckpoints, why);
+        block(draft, BlockKind::UndecidedCheckpoints, &why);
         return None;
     }
     let progress = &draft.next.progress;
-    let ran = progress.ran;
+    let ran = progress.ran_since;
     if let Some(step) = progress.best_step.or(progress.best.map(|best| best.step)) {
         let why = format!(
-            "a whole checkpoint of step {step} was seen under {} and none is there now",
+            "a whole checkpoint of step {step} was seen under {} and none is there now: bring it \
+             back, then `retry`; or raise `run` to start anew",
             checkpoint.location
         );
-        block(draft, BlockKind::CheckpointsGone, why);
+        block(draft, BlockKind::CheckpointsGone, &why);
         return None;
     }
     if ran >= checkpoint.expect_within {
         let why = format!(
-            "it ran {} and there is no whole checkpoint under {}: is `checkpoint.path` right?",
+            "it ran {} and there is no whole checkpoint under {}: is `checkpoint.path` right? \
+             `retry` starts at zero again",
             human(ran),
             checkpoint.location
         );
-        block(draft, BlockKind::NoCheckpointInTime, why);
+        block(draft, BlockKind::NoCheckpointInTime, &why);
         return None;
     }
     if ran > Duration::ZERO {
@@ -446,8 +476,8 @@ fn tell_choice(draft: &mut Draft<'_>, findings: &Findings, start: &Start) {
     draft.say_with(None, Word::Checkpoint, text, data);
 }
 
-pub(super) fn block(draft: &mut Draft<'_>, kind: BlockKind, why: String) {
-    let block = Block { kind, why };
+pub(super) fn block(draft: &mut Draft<'_>, kind: BlockKind, why: &str) {
+    let block = Block { kind, why: kept(why) };
     if draft.next.block.as_ref() == Some(&block) {
         return;
     }

@@ -2,23 +2,22 @@
 
 use super::event::Word;
 use super::identity::{Proof, prove};
-use super::job::{
-    Attempt, AttemptState, BlockKind, EndedAttempt, OutcomeKind, Recovery, Start, StopWhy,
-};
+use super::job::{AttemptState, BlockKind, EndedAttempt, OutcomeKind, Recovery, StopWhy, kept};
 use super::retry;
 use super::scan::{HOPELESS_LIMIT, block};
-use super::step::{Draft, Effect, Impossible, Pass, Past, ask_stops};
+use super::sighting::note_copy;
+use super::step::{Draft, Effect, Impossible, Pass, ask_stops};
 use super::verdict::{self, Cause, LogEnd, Told, Verdict};
-use crate::model::checkpoint::{Pin, Position, ResumePoint};
 use crate::model::cloud::{CloudJob, SendOutcome, Status};
-use crate::model::ids::{AttemptNo, CloudId, Mark};
-use crate::model::spec::Place;
-use crate::model::time::human;
+use crate::model::ids::{AttemptNo, CloudId};
+use crate::model::time::{WallTime, human};
 use std::time::Duration;
 
 /// Complete passes, each begun after the request could no longer be accepted, that prove an
 /// attempt absent.
 pub const ABSENT_PASSES: u8 = 3;
+/// No attempt ran longer than this, whatever an answer says.
+const RAN_LIMIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 pub(super) fn on_sent(
     draft: &mut Draft<'_>,
@@ -73,14 +72,14 @@ pub(super) fn on_sent(
             if !passing {
                 draft.next.progress.hopeless += 1;
                 if draft.next.progress.hopeless >= HOPELESS_LIMIT {
-                    block(draft, BlockKind::NeverStarts, format!("refused three times: {why}"));
+                    block(draft, BlockKind::NeverStarts, &format!("refused three times: {why}"));
                 }
             }
             wait_unsent(draft, &why);
         }
-        (AttemptState::Unknown { .. }, SendOutcome::Unknown { .. }) => {}
-        (AttemptState::Intended, SendOutcome::Unknown { why }) => {
+        (AttemptState::Intended | AttemptState::Unknown { .. }, SendOutcome::Unknown { why }) => {
             draft.say(Some(no), Word::Unknown, format!("no readable answer: {why}; searching"));
+            // Only now can no more of it be on its way: passes before this prove nothing.
             let attempt = &mut draft.next.open[at];
             attempt.state = AttemptState::Unknown { since: draft.given.now.boot, passes: 0 };
             draft.effects.push(Effect::SweepSoon(attempt.place.clone()));
@@ -107,165 +106,16 @@ fn drop_uncreated(draft: &mut Draft<'_>, at: usize, why: &str) {
     draft.next.recovery = Recovery::look();
 }
 
-fn go_live(draft: &mut Draft<'_>, at: usize, id: CloudId, status: Status) {
+/// The attempt has an id. What was asked of it before can be sent now.
+pub(super) fn go_live(draft: &mut Draft<'_>, at: usize, id: CloudId, status: Status) {
     draft.next.created += 1;
     draft.next.progress.unsent = 0;
     draft.next.open[at].state = AttemptState::Live { id, status, running: None, restarts: 0 };
     ask_stops(draft);
 }
 
-/// A cloud job that carries one of our marks, and where it was seen.
-pub(super) struct Sighting {
-    pub(super) mark: Mark,
-    pub(super) cloud: CloudJob,
-    pub(super) place: Place,
-}
-
-pub(super) fn on_seen(draft: &mut Draft<'_>, sighting: &Sighting, past: &Past) {
-    let Sighting { mark, cloud, .. } = sighting;
-    if let Some(at) = draft.next.open.iter().position(|a| a.mark == *mark) {
-        on_seen_open(draft, at, cloud);
-        return;
-    }
-    match past {
-        Past::Ended(ended) if ended.id == cloud.id => {
-            // A list row may lag behind; only the job itself can say that it runs again.
-            if cloud.whole && !cloud.status.is_end() && !is_reserving(&cloud.status) {
-                draft.say(Some(ended.no), Word::Returned, format!("{} runs again", cloud.id));
-                adopt(draft, sighting, ended.no, None);
-            }
-        }
-        Past::Ended(ended) => note_copy(draft, cloud, ended.no, "its mark belongs to another job"),
-        Past::NeverCreated { no, intended } => {
-            match prove(
-                cloud,
-                &draft.given.gate.owner,
-                mark,
-                *intended,
-                draft.given.gate.acceptance,
-                draft.given.gate.own_user.as_deref(),
-            ) {
-                // A late one is created outside the window: that is what makes it late.
-                Proof::NotProved { why } if !is_late(cloud, *intended) => {
-                    note_copy(draft, cloud, *no, &why);
-                }
-                Proof::Ours | Proof::NotProved { .. } => on_late(draft, sighting, *no),
-            }
-        }
-        Past::Stranger => on_stranger(draft, sighting),
-    }
-}
-
-fn is_late(cloud: &CloudJob, intended: crate::model::time::WallTime) -> bool {
-    let stamp = &cloud.stamp;
-    stamp.name.is_some()
-        && (stamp.tag == stamp.name || stamp.env == stamp.name)
-        && cloud.created.is_none_or(|created| created >= intended)
-}
-
-fn is_reserving(status: &Status) -> bool {
-    matches!(status, Status::SucceededReserving | Status::FailedReserving)
-}
-
-/// An attempt that was proved never created was created after all. The attempt on record survives;
-/// the late one is stopped, or taken up where nothing else is open.
-fn on_late(draft: &mut Draft<'_>, sighting: &Sighting, no: AttemptNo) {
-    let cloud = &sighting.cloud;
-    if cloud.status.is_end() {
-        return;
-    }
-    let twin = !draft.next.open.is_empty() || draft.next.result.is_some();
-    if twin {
-        draft.say(Some(no), Word::Twin, format!("{} came late; it is stopped", cloud.id));
-        draft.say(Some(no), Word::Alarm, format!("two jobs of ours at one time: {}", cloud.id));
-        adopt(draft, sighting, no, Some(StopWhy::Twin));
-    } else {
-        draft.say(Some(no), Word::Returned, format!("{} came late; it is taken up", cloud.id));
-        adopt(draft, sighting, no, None);
-    }
-}
-
-/// A job with our owner that no record knows: the store is new or older than the cloud.
-fn on_stranger(draft: &mut Draft<'_>, sighting: &Sighting) {
-    let cloud = &sighting.cloud;
-    let stamp = &cloud.stamp;
-    if stamp.name.is_none() || (stamp.tag != stamp.name && stamp.env != stamp.name) {
-        note_copy(draft, cloud, draft.next.next_attempt, "its stamps do not agree");
-        return;
-    }
-    if stamp.run.is_some_and(|run| run != draft.next.key.run) {
-        note_copy(draft, cloud, draft.next.next_attempt, "it belongs to another run of this job");
-        return;
-    }
-    let no = stamp.attempt.unwrap_or(0).max(draft.next.next_attempt);
-    draft.next.next_attempt = no + 1;
-    draft.say(Some(no), Word::Found, format!("{} is ours and was not on record", cloud.id));
-    adopt(draft, sighting, no, None);
-}
-
-/// Puts a cloud job on record as attempt `no`.
-fn adopt(draft: &mut Draft<'_>, sighting: &Sighting, no: AttemptNo, stop: Option<StopWhy>) {
-    let cloud = &sighting.cloud;
-    let start = match &cloud.stamp.resume_path {
-        None => Start::Fresh,
-        Some(path) => Start::From(ResumePoint {
-            path: path.clone(),
-            root: ".".to_owned(),
-            step: cloud.stamp.resume_step,
-            epoch: None,
-            position: Position { epoch: 0, step: cloud.stamp.resume_step.unwrap_or(0) },
-            format: String::new(),
-            argument: String::new(),
-            pin: Pin::OwnChoice,
-        }),
-    };
-    let cancelled = draft.next.wanted == super::job::Wanted::Cancel;
-    draft.next.open.push(Attempt {
-        no,
-        mark: sighting.mark.clone(),
-        spec: draft.next.spec.clone(),
-        target: draft.given.spec.target.clone(),
-        place: sighting.place.clone(),
-        start,
-        bid: draft.given.spec.spot,
-        intended: cloud.created.unwrap_or(draft.given.now.wall),
-        state: AttemptState::Intended,
-        stop: stop.or(cancelled.then_some(StopWhy::Cancel)),
-    });
-    let at = draft.next.open.len() - 1;
-    go_live(draft, at, cloud.id.clone(), Status::Creating);
-    on_seen_open(draft, at, cloud);
-}
-
-/// A job that carries our mark and is not proved ours: left alone, holds the next submission.
-fn note_copy(draft: &mut Draft<'_>, cloud: &CloudJob, no: AttemptNo, why: &str) {
-    let known = draft.next.copies.iter().position(|id| *id == cloud.id);
-    match known {
-        Some(at) if cloud.status.is_end() => {
-            draft.next.copies.remove(at);
-            draft.say(Some(no), Word::Copy, format!("{} ended", cloud.id));
-        }
-        None if !cloud.status.is_end() => {
-            draft.next.copies.push(cloud.id.clone());
-            draft.say(
-                Some(no),
-                Word::Copy,
-                format!(
-                    "{} carries our mark and is not proved ours: {why}; it is left alone",
-                    cloud.id
-                ),
-            );
-            draft.say(
-                Some(no),
-                Word::Alarm,
-                format!("nothing is submitted while {} runs", cloud.id),
-            );
-        }
-        Some(_) | None => {}
-    }
-}
-
-fn on_seen_open(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
+/// An answer about an attempt that is open.
+pub(super) fn on_seen_open(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     let attempt = &draft.next.open[at];
     let no = attempt.no;
     match &attempt.state {
@@ -309,17 +159,17 @@ fn on_status(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
         return;
     };
     let no = draft.next.open[at].no;
-    if status != cloud.status {
-        let known = if matches!(cloud.status, Status::Other(_)) {
+    let mut shown = cloud.status.clone();
+    if let Status::Other(word) = &mut shown {
+        *word = kept(word);
+    }
+    if status != shown {
+        let known = if matches!(shown, Status::Other(_)) {
             " (a word spotkeeper does not know: still active)"
         } else {
             ""
         };
-        draft.say(
-            Some(no),
-            Word::Phase,
-            format!("{} -> {}{known}", status.word(), cloud.status.word()),
-        );
+        draft.say(Some(no), Word::Phase, format!("{} -> {}{known}", status.word(), shown.word()));
     }
     if cloud.restarts > restarts {
         draft.say(
@@ -328,10 +178,11 @@ fn on_status(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
             format!("the platform restarted {id} itself, {} times so far", cloud.restarts),
         );
     }
+    let now_running = (cloud.status == Status::Running).then_some(draft.given.now.wall);
     draft.next.open[at].state = AttemptState::Live {
         id,
-        status: cloud.status.clone(),
-        running: cloud.running.or(running),
+        status: shown,
+        running: cloud.running.or(running).or(now_running),
         restarts: cloud.restarts.max(restarts),
     };
 }
@@ -339,7 +190,13 @@ fn on_status(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
 fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     let attempt = draft.next.open.remove(at);
     let no = attempt.no;
-    let ran = running_time(cloud);
+    // A last answer without times does not undo what was seen before.
+    let mut cloud = cloud.clone();
+    if let AttemptState::Live { running, .. } = &attempt.state {
+        cloud.running = cloud.running.or(*running);
+    }
+    let cloud = &cloud;
+    let ran = running_time(cloud, draft.given.now.wall);
     let verdict = verdict::judge(cloud, &attempt, ran, time_limit(draft));
     let twin = attempt.stop == Some(StopWhy::Twin);
     let ended = EndedAttempt {
@@ -360,10 +217,10 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
             .effects
             .push(Effect::Logs { ended: Box::new(ended.clone()), pods: cloud.pods.clone() });
     }
+    draft.next.recovery = Recovery::look();
     if twin || draft.next.result.is_some() {
         return;
     }
-    draft.next.recovery = Recovery::look();
     let believed = draft.given.spec.total_steps.is_none() || draft.given.spec.checkpoint.is_none();
     if succeeded && believed {
         draft.next.unjudged = None;
@@ -409,13 +266,15 @@ fn tell_end(
     );
 }
 
-/// How long UserCommand ran, by the server's own times.
-fn running_time(cloud: &CloudJob) -> Duration {
-    match (cloud.duration_s, cloud.running, cloud.finished) {
-        (_, Some(running), Some(finished)) => finished.since(running),
-        (Some(seconds), _, _) => Duration::from_secs(seconds),
-        (None, _, _) => Duration::ZERO,
-    }
+/// How long UserCommand ran, by the server's own times as far as they are there.
+fn running_time(cloud: &CloudJob, now: WallTime) -> Duration {
+    let Some(running) = cloud.running else { return Duration::ZERO };
+    let ran = match (cloud.finished, cloud.duration_s) {
+        (Some(finished), _) => finished.since(running),
+        (None, Some(seconds)) => Duration::from_secs(seconds),
+        (None, None) => now.since(running),
+    };
+    ran.min(RAN_LIMIT)
 }
 
 /// The running time limit that was sent, if one was.

@@ -2,12 +2,12 @@
 
 use super::event::{Event, Word};
 use super::job::{
-    Attempt, AttemptState, EndedAttempt, Job, Outcome, OutcomeKind, Recovery, Source, Start,
-    StopWhy, Wanted,
+    Attempt, AttemptState, BlockKind, EndedAttempt, Job, Outcome, OutcomeKind, Recovery, Source,
+    Start, Wanted, kept,
 };
 use super::submit::{Gate, may_submit};
 use super::verdict::LogEnd;
-use super::{scan, seen};
+use super::{acts, scan, seen, sighting};
 use crate::model::checkpoint::Look;
 use crate::model::cloud::{CloudJob, Pod, SendOutcome};
 use crate::model::ids::{AttemptNo, CloudId, Digest, Mark};
@@ -35,9 +35,9 @@ pub enum Act {
     Cancel,
     /// Let run what runs, submit nothing.
     Pause,
-    /// Go on after a pause or a stop by others.
+    /// Go on after a pause.
     Resume,
-    /// Start again after a block or an end, counting from nothing.
+    /// Start again after a block, an end, or beside a copy that will never be seen ended.
     Retry,
 }
 
@@ -177,6 +177,8 @@ pub struct Impossible {
 
 /// A resume point older than this is chosen anew before it is used.
 const RESUME_POINT_GOOD_FOR: Duration = Duration::from_secs(60);
+/// The time of the next look while one is under way.
+pub(super) const ANSWER_DUE: BootTime = BootTime(u64::MAX);
 
 /// The step under construction.
 pub(super) struct Draft<'a> {
@@ -204,7 +206,7 @@ impl Draft<'_> {
     }
 
     pub(super) fn finish(&mut self, kind: OutcomeKind, why: impl Into<String>) {
-        let why = why.into();
+        let why = kept(&why.into());
         let word = match kind {
             OutcomeKind::Succeeded => Word::Succeeded,
             OutcomeKind::Failed => Word::Failed,
@@ -243,17 +245,23 @@ pub fn step(job: &Job, given: &Given<'_>, input: Input) -> Result<Step, Impossib
         Input::Tick => {}
         Input::Spec(digest) => on_spec(&mut draft, digest),
         Input::File(source) => on_file(&mut draft, source),
-        Input::Operator(act) => on_act(&mut draft, act),
+        Input::Operator(act) => acts::on_act(&mut draft, act),
         Input::Sent { no, outcome } => seen::on_sent(&mut draft, no, outcome)?,
         Input::Seen { mark, cloud, past, place } => {
-            seen::on_seen(&mut draft, &seen::Sighting { mark, cloud: *cloud, place }, &past);
+            let sighting = sighting::Sighting { mark, cloud: *cloud, place };
+            sighting::on_seen(&mut draft, &sighting, &past);
         }
         Input::Swept(pass) => seen::on_swept(&mut draft, &pass),
         Input::Looked(look) => scan::on_looked(&mut draft, look),
         Input::Logs { ended, pods } => seen::on_logs(&mut draft, *ended, &pods),
     }
-    advance(&mut draft);
-    let wake_at = wake_at(&draft.next, given);
+    let wake_at = if draft.next.spec == job.spec {
+        advance(&mut draft);
+        wake_at(&draft.next, given)
+    } else {
+        // `given` has the old spec: what is due is decided at once, but under the new one.
+        Some(given.now.boot)
+    };
     Ok(Step {
         next: draft.next,
         events: draft.events,
@@ -315,61 +323,6 @@ fn on_file(draft: &mut Draft<'_>, source: Source) {
     draft.say(None, Word::SpecChanged, text);
 }
 
-fn on_act(draft: &mut Draft<'_>, act: Act) {
-    match act {
-        Act::Cancel => {
-            if draft.next.wanted == Wanted::Cancel || draft.next.is_over() {
-                return;
-            }
-            draft.next.wanted = Wanted::Cancel;
-            draft.say(None, Word::Operator, "cancel: nothing is submitted any more");
-            let asked: Vec<AttemptNo> = draft
-                .next
-                .open
-                .iter_mut()
-                .filter(|attempt| attempt.stop.is_none())
-                .map(|attempt| {
-                    attempt.stop = Some(StopWhy::Cancel);
-                    attempt.no
-                })
-                .collect();
-            for no in asked {
-                draft.say(Some(no), Word::StopAsked, "stop: the job was cancelled");
-            }
-            ask_stops(draft);
-        }
-        Act::Pause => {
-            if draft.next.wanted == Wanted::Run {
-                draft.next.wanted = Wanted::Hold;
-                draft.say(None, Word::Operator, "pause: what runs goes on, nothing is submitted");
-            }
-        }
-        Act::Resume => {
-            if draft.next.wanted == Wanted::Hold {
-                draft.next.wanted = Wanted::Run;
-                draft.say(None, Word::Operator, "resume");
-                draft.next.recovery = Recovery::look();
-            }
-        }
-        Act::Retry => {
-            if draft.next.result.is_none() && draft.next.block.is_none() {
-                return;
-            }
-            draft.say(None, Word::Operator, "retry: counts start anew, checkpoints are kept");
-            draft.next.result = None;
-            draft.next.block = None;
-            draft.next.unjudged = None;
-            draft.next.wanted = Wanted::Run;
-            let best = draft.next.progress.best;
-            let best_step = draft.next.progress.best_step;
-            let ran = draft.next.progress.ran;
-            draft.next.progress =
-                super::job::Progress { best, best_step, ran, ..Default::default() };
-            draft.next.recovery = Recovery::look();
-        }
-    }
-}
-
 /// Asks for every stop that is wanted and can be addressed. Harmless twice.
 pub(super) fn ask_stops(draft: &mut Draft<'_>) {
     let stops = draft.next.open.iter().filter(|a| a.stop.is_some()).filter_map(|attempt| {
@@ -391,10 +344,10 @@ fn advance(draft: &mut Draft<'_>) {
         draft.finish(OutcomeKind::Cancelled, "cancelled; nothing of it runs");
         return;
     }
+    // A bucket that could not be looked into is tried again: somebody may have mended it.
+    let blocked = draft.next.block.as_ref().is_some_and(|b| b.kind != BlockKind::CannotLook);
     // An end is judged whatever a person wants next: history must not wait for a pause to end.
-    if draft.next.unjudged.is_none()
-        && (draft.next.wanted == Wanted::Hold || draft.next.block.is_some())
-    {
+    if blocked || (draft.next.wanted == Wanted::Hold && draft.next.unjudged.is_none()) {
         return;
     }
     let now = draft.given.now.boot;
@@ -424,7 +377,7 @@ fn ask_look(draft: &mut Draft<'_>) {
     match &mut draft.next.recovery {
         Recovery::Look { asked } => *asked = true,
         // The settle state is kept: the next look is compared with it.
-        Recovery::Settling { next, .. } => *next = BootTime(u64::MAX),
+        Recovery::Settling { next, .. } => *next = ANSWER_DUE,
         Recovery::Waiting { .. } | Recovery::Ready { .. } => {
             draft.next.recovery = Recovery::Look { asked: true };
         }
@@ -485,5 +438,5 @@ fn wake_at(job: &Job, given: &Given<'_>) -> Option<BootTime> {
     } else {
         None
     };
-    unknown.chain(recovery).filter(|at| *at > given.now.boot && at.0 != u64::MAX).min()
+    unknown.chain(recovery).filter(|at| *at > given.now.boot && *at != ANSWER_DUE).min()
 }

@@ -107,10 +107,14 @@ impl fmt::Display for Hold {
 }
 
 impl Hold {
-    /// Whether it stays until a person acts.
+    /// Whether a person has to see to it.
     pub fn needs_person(&self) -> bool {
         match self {
-            Self::Blocked(_) | Self::Copy(_) | Self::NoTarget(_) | Self::OtherWriter(_) => true,
+            Self::Blocked(_)
+            | Self::Copy(_)
+            | Self::NoTarget(_)
+            | Self::OtherWriter(_)
+            | Self::Lease(_) => true,
             Self::Final
             | Self::Cancelled
             | Self::Paused
@@ -119,7 +123,6 @@ impl Hold {
             | Self::Backoff { .. }
             | Self::NotVerified
             | Self::NewStore(_)
-            | Self::Lease(_)
             | Self::MaxParallel
             | Self::Stopping => false,
         }

@@ -4,7 +4,7 @@
 //! end counts as "alike"; one end never ends a job. Rules are data: each matches one named field by
 //! whole words, after the job's own strings were taken out of it, and never a state name.
 
-use super::job::Attempt;
+use super::job::{Attempt, kept};
 use crate::model::cloud::{CloudJob, Status};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -156,8 +156,8 @@ const RULES: &[Rule] = &[
     rule("message-reclaimed-zh", Field::ReasonMessage, "回收", Cause::Released),
 ];
 
-/// Characters of one field that are kept as evidence.
-const EVIDENCE_LIMIT: usize = 400;
+/// Different exit codes of one end that are kept.
+const EXITS_LIMIT: usize = 16;
 /// Codes of a stop that a person asked for.
 const PERSON_CODES: &[&str] = &["JobStoppedByUser", "StoppedByUser"];
 /// Codes of an end that will come again however often the same body is sent.
@@ -165,6 +165,8 @@ const HOPELESS_CODES: &[&str] = &["InvalidParameter", "Forbidden.RAM", "NoPermis
 /// Words of the same in a message.
 const HOPELESS_WORDS: &[&str] =
     &["errimagepull", "imagepullbackoff", "invalidimagename", "manifest unknown", "unauthorized"];
+/// Codes of an end for want of machines: nothing that the job did.
+const CAPACITY_CODES: &[&str] = &["ResourceAllocateFailed"];
 /// Exit codes that a kill from outside leaves, and an out-of-memory kill as well: they prove nothing.
 const KILLED: [i32; 2] = [137, 143];
 
@@ -182,8 +184,7 @@ pub fn judge(
         ("ReasonMessage", &cloud.reason_message),
     ] {
         if !value.is_empty() {
-            let cut: String = value.chars().take(EVIDENCE_LIMIT).collect();
-            evidence.push(format!("{name}={cut}"));
+            evidence.push(format!("{name}={}", kept(value)));
         }
     }
     let evicted = cloud.pods.iter().filter(|p| p.sub_status == "Evicted").count();
@@ -194,7 +195,10 @@ pub fn judge(
     let (cause, rule) = cause(cloud, attempt, ran, limit);
     let mut exits: Vec<i32> = cloud.exits.iter().map(|e| e.code).collect();
     exits.sort_unstable();
-    let told = if cause == Cause::Released {
+    exits.dedup();
+    exits.truncate(EXITS_LIMIT);
+    let no_machine = CAPACITY_CODES.contains(&cloud.reason_code.as_str());
+    let told = if cause == Cause::Released || (no_machine && !cloud.ever_ran()) {
         Told::FromOutside
     } else if exits.is_empty() && cloud.reason_message.is_empty() {
         Told::Nothing
@@ -257,50 +261,65 @@ fn failed_cause(cloud: &CloudJob, ran: Duration, limit: Option<Duration>) -> (Ca
     if !cloud.ever_ran() {
         return (Cause::NeverStarted, "never-ran");
     }
-    if reached(ran, limit) {
-        return (Cause::TimeLimit, "duration-is-the-limit");
-    }
-    let reporting: u32 = cloud.exits.iter().map(|e| e.pods).sum();
+    let reporting = cloud.exits.iter().fold(0u32, |sum, e| sum.saturating_add(e.pods));
     let own_code = cloud.exits.iter().all(|e| !KILLED.contains(&e.code));
-    if cloud.exits.is_empty() {
+    let everywhere = !cloud.exits.is_empty() && reporting >= cloud.pod_count;
+    // What the job says of itself goes before what its running time suggests.
+    if own_code && everywhere {
+        (Cause::UserError, "every-pod-has-its-own-exit-code")
+    } else if reached(ran, limit) {
+        (Cause::TimeLimit, "duration-is-the-limit")
+    } else if cloud.exits.is_empty() {
         (Cause::Unexplained, "no-exit-code")
-    } else if !own_code {
-        (Cause::Unexplained, "killed-by-a-signal")
-    } else if reporting < cloud.pod_count {
+    } else if own_code {
         (Cause::Unexplained, "some-pods-without-exit-code")
     } else {
-        (Cause::UserError, "every-pod-has-its-own-exit-code")
+        (Cause::Unexplained, "killed-by-a-signal")
     }
 }
 
-/// Whether a running time is the limit that was sent, to the minute.
+/// Whether a running time is the limit that was sent: to the minute, and to a tenth of a limit of
+/// few minutes, which else any short run would reach.
 fn reached(ran: Duration, limit: Option<Duration>) -> bool {
-    let slack = Duration::from_secs(60);
-    limit.is_some_and(|limit| ran + slack >= limit && ran <= limit + slack)
+    limit.is_some_and(|limit| {
+        let slack = (limit / 10).min(Duration::from_secs(60));
+        ran >= limit.saturating_sub(slack) && ran <= limit.saturating_add(slack)
+    })
 }
 
 /// Whether an attempt that never ran will fail in the same way however often it is sent.
 fn is_hopeless(cloud: &CloudJob) -> bool {
-    let message = cloud.reason_message.to_lowercase();
+    let message = masked(cloud, &cloud.reason_message);
     !cloud.ever_ran()
         && (HOPELESS_CODES.contains(&cloud.reason_code.as_str())
             || HOPELESS_WORDS.iter().any(|word| has_word(&message, word)))
 }
 
-fn matching_rule(cloud: &CloudJob) -> Option<&'static Rule> {
-    // The job's own strings come back in messages; a job named "evicted-test" was not evicted.
-    let mask = |text: &str| {
-        let mut text = text.to_lowercase();
-        for own in [cloud.display_name.to_lowercase(), cloud.id.as_str().to_lowercase()]
-            .into_iter()
-            .chain(cloud.stamp.job.as_ref().map(|job| job.to_lowercase()))
-        {
-            if !own.is_empty() {
-                text = text.replace(&own, " ");
+/// `text` in lower case without the job's own strings, which come back in messages: a job named
+/// "evicted-test" was not evicted.
+fn masked(cloud: &CloudJob, text: &str) -> String {
+    let own =
+        [Some(cloud.display_name.as_str()), Some(cloud.id.as_str()), cloud.stamp.job.as_deref()];
+    own.into_iter().flatten().map(str::to_lowercase).filter(|own| !own.is_empty()).fold(
+        text.to_lowercase(),
+        |text, own| {
+            let mut left = String::with_capacity(text.len());
+            let mut from = 0;
+            for at in word_places(&text, &own) {
+                if at >= from {
+                    left.push_str(&text[from..at]);
+                    left.push(' ');
+                    from = at + own.len();
+                }
             }
-        }
-        text
-    };
+            left.push_str(&text[from..]);
+            left
+        },
+    )
+}
+
+fn matching_rule(cloud: &CloudJob) -> Option<&'static Rule> {
+    let mask = |text: &str| masked(cloud, text);
     let (code, message, sub) =
         (mask(&cloud.reason_code), mask(&cloud.reason_message), mask(&cloud.sub_status));
     RULES.iter().find(|rule| match rule.field {
@@ -315,11 +334,17 @@ fn matching_rule(cloud: &CloudJob) -> Option<&'static Rule> {
 
 /// Whether `text` holds `word` with no letter or digit right beside it; both lower case.
 fn has_word(text: &str, word: &str) -> bool {
+    word_places(text, word).next().is_some()
+}
+
+/// Where `text` holds `word` as a whole word. A text that is not ASCII has no word boundaries.
+fn word_places<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let boundary = |c: Option<char>| {
         !word.is_ascii() || c.is_none_or(|c| !(c.is_ascii_alphanumeric() || c == '_'))
     };
-    text.match_indices(word).any(|(at, _)| {
-        boundary(text[..at].chars().next_back()) && boundary(text[at + word.len()..].chars().next())
+    text.match_indices(word).map(|(at, _)| at).filter(move |at| {
+        boundary(text[..*at].chars().next_back())
+            && boundary(text[*at + word.len()..].chars().next())
     })
 }
 
@@ -366,8 +391,11 @@ pub fn amend(verdict: &Verdict, pods: &[LogEnd]) -> Option<Verdict> {
         amended.rule = "log-without-end-line".to_owned();
         amended.evidence.push(format!("logs without the end line={from_outside}"));
     } else if !codes.is_empty() && codes.len() == pods.len() {
+        // How the end looks stays as the answer showed it: ends are compared with each other
+        // whether their logs came in time or not.
+        codes.dedup();
+        codes.truncate(EXITS_LIMIT);
         amended.cause = Cause::UserError;
-        amended.look.exits.clone_from(&codes);
         amended.look.told = Told::Something;
         amended.rule = "log-with-end-line".to_owned();
         amended.evidence.push(format!("end lines say rc={codes:?}"));
@@ -381,7 +409,7 @@ pub fn amend(verdict: &Verdict, pods: &[LogEnd]) -> Option<Verdict> {
 pub fn never_created(why: &str) -> Verdict {
     Verdict {
         cause: Cause::NeverCreated,
-        evidence: vec![why.to_owned()],
+        evidence: vec![kept(why)],
         rule: "never-created".to_owned(),
         look: EndLook {
             ran: false,

@@ -13,6 +13,7 @@ mod checkpoints;
 mod cli_output;
 mod config;
 mod core_model;
+mod core_rules;
 mod dlc_calls;
 mod dlc_golden;
 mod emulator;

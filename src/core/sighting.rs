@@ -1,0 +1,176 @@
+//! A cloud job that carries one of our marks: which attempt it is, or whose else.
+//!
+//! What always holds: a job that is not proved ours is never stopped and never taken for an
+//! attempt; while it is not seen ended, it holds the next submission. An attempt on record
+//! survives; a second one of ours beside it is stopped.
+
+use super::event::Word;
+use super::identity::{Proof, prove};
+use super::job::{Attempt, AttemptState, Start, StopWhy, Wanted, kept};
+use super::seen::{go_live, on_seen_open};
+use super::step::{Draft, Past};
+use crate::model::checkpoint::{Pin, Position, ResumePoint};
+use crate::model::cloud::{CloudJob, Status};
+use crate::model::ids::{AttemptNo, Mark};
+use crate::model::spec::{FirstStart, Place};
+use crate::model::time::WallTime;
+use std::time::Duration;
+
+/// A job that was created when nobody expected it any more: its time says nothing.
+const ANY_TIME: Duration = Duration::from_secs(u32::MAX as u64);
+/// Attempts of one job that are followed at one time; more than one is an accident already.
+const OPEN_LIMIT: usize = 4;
+/// Copies of one job that are kept by id; one is enough to hold the next submission.
+const COPIES_LIMIT: usize = 16;
+/// A number above this in a stamp is not one of ours.
+const ATTEMPT_NO_LIMIT: AttemptNo = 1_000_000_000;
+
+/// A cloud job that carries one of our marks, and where it was seen.
+pub(super) struct Sighting {
+    pub(super) mark: Mark,
+    pub(super) cloud: CloudJob,
+    pub(super) place: Place,
+}
+
+pub(super) fn on_seen(draft: &mut Draft<'_>, sighting: &Sighting, past: &Past) {
+    let Sighting { mark, cloud, .. } = sighting;
+    if let Some(at) = draft.next.open.iter().position(|a| a.mark == *mark) {
+        on_seen_open(draft, at, cloud);
+        return;
+    }
+    match past {
+        Past::Ended(ended) if ended.id == cloud.id => {
+            // A list row may lag behind; only the job itself can say that it runs again.
+            if cloud.whole && !cloud.status.is_end() && !is_reserving(&cloud.status) {
+                take_back(draft, sighting, ended.no, "runs again");
+            }
+        }
+        Past::Ended(ended) => note_copy(draft, cloud, ended.no, "its mark belongs to another job"),
+        Past::NeverCreated { no, intended } => match proof(draft, sighting, *intended) {
+            Proof::NotProved { why } => note_copy(draft, cloud, *no, &why),
+            Proof::Ours if cloud.status.is_end() => {}
+            Proof::Ours => take_back(draft, sighting, *no, "came late"),
+        },
+        Past::Stranger => on_stranger(draft, sighting),
+    }
+}
+
+/// Whether a job is ours, whenever it was created after `earliest`.
+fn proof(draft: &Draft<'_>, sighting: &Sighting, earliest: WallTime) -> Proof {
+    let gate = &draft.given.gate;
+    let own_user = gate.own_user.as_deref();
+    prove(&sighting.cloud, &gate.owner, &sighting.mark, earliest, ANY_TIME, own_user)
+}
+
+fn is_reserving(status: &Status) -> bool {
+    matches!(status, Status::SucceededReserving | Status::FailedReserving)
+}
+
+/// An attempt that was believed gone or never created shows up alive. The attempt on record
+/// survives; this one is stopped, or taken up where nothing else is open.
+fn take_back(draft: &mut Draft<'_>, sighting: &Sighting, no: AttemptNo, what: &str) {
+    let id = &sighting.cloud.id;
+    if draft.next.open.is_empty() && draft.next.result.is_none() {
+        draft.say(Some(no), Word::Returned, format!("{id} {what}; it is taken up"));
+        adopt(draft, sighting, no, None);
+    } else {
+        draft.say(Some(no), Word::Twin, format!("{id} {what}; it is stopped"));
+        draft.say(Some(no), Word::Alarm, format!("a job of ours that nobody awaits: {id}"));
+        adopt(draft, sighting, no, Some(StopWhy::Twin));
+    }
+}
+
+/// A job with our owner that no record knows: the store is new or older than the cloud.
+fn on_stranger(draft: &mut Draft<'_>, sighting: &Sighting) {
+    let cloud = &sighting.cloud;
+    let next = draft.next.next_attempt;
+    let created = cloud.created.unwrap_or(draft.given.now.wall);
+    if let Proof::NotProved { why } = proof(draft, sighting, created) {
+        note_copy(draft, cloud, next, &why);
+        return;
+    }
+    if cloud.stamp.run.is_some_and(|run| run != draft.next.key.run) {
+        note_copy(draft, cloud, next, "it belongs to another run of this job");
+        return;
+    }
+    let stamped = cloud.stamp.attempt.filter(|no| *no < ATTEMPT_NO_LIMIT);
+    let later = stamped.is_some_and(|no| no >= next);
+    if cloud.status.is_end() && !later {
+        // It ended before what is on record: history that was let go.
+        note_copy(draft, cloud, next, "it is older than the record");
+        return;
+    }
+    let no = stamped.unwrap_or(next).max(next);
+    draft.next.next_attempt = no + 1;
+    draft.say(Some(no), Word::Found, format!("{} is ours and was not on record", cloud.id));
+    if later {
+        // It was submitted after that end: a person had asked for more.
+        draft.next.result = None;
+    }
+    if !draft.next.open.is_empty() && !cloud.status.is_end() {
+        draft.say(Some(no), Word::Alarm, format!("two jobs of ours at one time: {}", cloud.id));
+    }
+    adopt(draft, sighting, no, None);
+}
+
+/// Puts a cloud job on record as attempt `no`.
+fn adopt(draft: &mut Draft<'_>, sighting: &Sighting, no: AttemptNo, stop: Option<StopWhy>) {
+    let cloud = &sighting.cloud;
+    if draft.next.open.len() >= OPEN_LIMIT {
+        note_copy(draft, cloud, no, "more attempts are open than can be followed");
+        return;
+    }
+    let start = match &cloud.stamp.resume_path {
+        None => Start::Fresh,
+        Some(path) => Start::From(ResumePoint {
+            path: kept(path),
+            root: ".".to_owned(),
+            step: cloud.stamp.resume_step,
+            epoch: None,
+            position: Position { epoch: 0, step: cloud.stamp.resume_step.unwrap_or(0) },
+            format: String::new(),
+            argument: String::new(),
+            pin: Pin::OwnChoice,
+        }),
+    };
+    let spec = draft.given.spec;
+    let began_fresh = spec.checkpoint.as_ref().is_some_and(|c| c.first_start == FirstStart::Fresh);
+    if began_fresh && start == Start::Fresh && draft.next.progress.fresh_since.is_none() {
+        draft.next.progress.fresh_since = cloud.created;
+    }
+    let cancelled = draft.next.wanted == Wanted::Cancel;
+    draft.next.open.push(Attempt {
+        no,
+        mark: sighting.mark.clone(),
+        spec: draft.next.spec.clone(),
+        target: spec.target.clone(),
+        place: sighting.place.clone(),
+        start,
+        bid: spec.spot,
+        intended: cloud.created.unwrap_or(draft.given.now.wall),
+        state: AttemptState::Intended,
+        stop: stop.or(cancelled.then_some(StopWhy::Cancel)),
+    });
+    let at = draft.next.open.len() - 1;
+    go_live(draft, at, cloud.id.clone(), Status::Creating);
+    on_seen_open(draft, at, cloud);
+}
+
+/// A job that carries our mark and is not proved ours: left alone, holds the next submission.
+pub(super) fn note_copy(draft: &mut Draft<'_>, cloud: &CloudJob, no: AttemptNo, why: &str) {
+    let id = &cloud.id;
+    let known = draft.next.copies.iter().position(|copy| copy == id);
+    match known {
+        Some(at) if cloud.status.is_end() => {
+            draft.next.copies.remove(at);
+            draft.say(Some(no), Word::Copy, format!("{id} ended"));
+        }
+        None if !cloud.status.is_end() && draft.next.copies.len() < COPIES_LIMIT => {
+            draft.next.copies.push(id.clone());
+            let text = format!("{id} carries our mark and is not proved ours: {why}");
+            draft.say(Some(no), Word::Copy, format!("{text}; it is left alone"));
+            draft.say(Some(no), Word::Alarm, format!("nothing is submitted while {id} runs"));
+        }
+        Some(_) | None => {}
+    }
+}

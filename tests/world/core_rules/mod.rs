@@ -1,0 +1,9 @@
+//! The rules of the core, one test a sentence: what an end means, whose a job is, what is looked
+//! for before a submission, what a person sees.
+
+mod desk;
+mod ends;
+mod identity;
+mod looks;
+mod persons;
+mod verdicts;
