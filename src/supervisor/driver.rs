@@ -9,7 +9,6 @@ use crate::core::identity::mark_of;
 use crate::core::job::{AttemptState, EndedAttempt, Job, Wanted};
 use crate::core::retry;
 use crate::core::step::{Effect, Given, Input, Pass, Past, Step, step};
-use crate::model::cloud::CloudJob;
 use crate::model::handle::Request;
 use crate::model::ids::{JobKey, Mark};
 use crate::model::spec::Place;
@@ -66,9 +65,6 @@ pub(super) struct Driver {
     tasks: JoinSet<()>,
     /// Why the store cannot write now.
     pub(super) store_fault: Option<String>,
-    /// Cloud jobs of our owner that belong to no job on record, by place. They wait for their job
-    /// file: one that is taken later must not be submitted beside them.
-    strays: BTreeMap<Place, Vec<(Mark, CloudJob)>>,
     /// How often everything was loaded anew after a fault of the store.
     pub(super) reloads: u64,
     /// What was wrong with the job files at the last reading: each fault is logged once.
@@ -97,7 +93,6 @@ impl Driver {
             known: BTreeMap::new(),
             tasks: JoinSet::new(),
             store_fault: None,
-            strays: BTreeMap::new(),
             reloads: 0,
             file_errors: Vec::new(),
         };
@@ -407,7 +402,6 @@ impl Driver {
             }
             state.fault = Some(fault);
         }
-        let mut strays = Vec::new();
         for cloud in jobs {
             let Some(mark) = mark_of(&cloud, &self.book.owner) else { continue };
             let (key, past) = if let Some(key) = self.book.open_with(&mark) {
@@ -425,7 +419,8 @@ impl Driver {
                     continue;
                 }
                 let Some(key) = self.home_of(&cloud) else {
-                    strays.push((mark, cloud));
+                    tracing::warn!(id = %cloud.id, job = ?cloud.stamp.job,
+                        "a job of ours in the cloud belongs to no job on record");
                     continue;
                 };
                 (key, Past::Stranger)
@@ -435,7 +430,6 @@ impl Driver {
             let place = pass.place.clone();
             self.pending.push_back(Work::Input(key, Input::Seen { mark, cloud, past, place }));
         }
-        self.note_strays(&pass, strays);
         let concerned = self.book.jobs.values().filter(|job| {
             job.open.iter().any(|attempt| {
                 attempt.place == pass.place
@@ -450,40 +444,8 @@ impl Driver {
         self.pending.push_back(Work::Passed(pass));
     }
 
-    /// Keeps what a pass shows of jobs that belong to nobody on record, and says so once.
-    fn note_strays(&mut self, pass: &Pass, strays: Vec<(Mark, CloudJob)>) {
-        let known = self.strays.entry(pass.place.clone()).or_default();
-        for (mark, cloud) in &strays {
-            if !cloud.status.is_end() && !known.iter().any(|(m, _)| m == mark) {
-                tracing::warn!(id = %cloud.id, job = ?cloud.stamp.job,
-                    "a job of ours runs in the cloud and belongs to no job on record");
-            }
-        }
-        // A pass that is not whole lacks some of them.
-        if pass.complete {
-            *known = strays;
-        } else {
-            known.extend(strays);
-            known.dedup_by(|a, b| a.0 == b.0);
-        }
-    }
-
-    /// A job was just taken: what the cloud has of it comes before its first submission.
-    pub(super) fn push_strays_of(&mut self, key: &JobKey) {
-        for (place, strays) in &self.strays {
-            for (mark, cloud) in strays {
-                if cloud.stamp.job.as_deref() == Some(key.name.as_str()) {
-                    let (mark, cloud) = (mark.clone(), Box::new(cloud.clone()));
-                    let (past, place) = (Past::Stranger, place.clone());
-                    let input = Input::Seen { mark, cloud, past, place };
-                    self.pending.push_back(Work::Input(key.clone(), input));
-                }
-            }
-        }
-    }
-
     /// The job on record that a cloud job nobody knows says it belongs to.
-    fn home_of(&self, cloud: &CloudJob) -> Option<JobKey> {
+    fn home_of(&self, cloud: &crate::model::cloud::CloudJob) -> Option<JobKey> {
         let name = cloud.stamp.job.as_deref()?;
         let run = cloud.stamp.run.unwrap_or(1);
         let exact =
@@ -492,7 +454,7 @@ impl Driver {
     }
 
     /// A job whose id CreateJob gave us shows whose our jobs are.
-    fn learn_user(&mut self, place: &Place, key: &JobKey, cloud: &CloudJob) {
+    fn learn_user(&mut self, place: &Place, key: &JobKey, cloud: &crate::model::cloud::CloudJob) {
         let ours = self
             .book
             .jobs

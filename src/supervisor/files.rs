@@ -153,7 +153,6 @@ impl Driver {
             self.push(Work::Input(spec.key.clone(), Input::File(Source::File)));
         } else {
             self.push(Work::Accept(Box::new(Job::new(spec.key.clone(), digest))));
-            self.push_strays_of(&spec.key);
         }
         Ok(())
     }
