@@ -10,6 +10,8 @@ pub mod cancel;
 pub mod check;
 pub mod checkpoints;
 pub mod client;
+#[cfg(feature = "emulator")]
+mod demo_trainer;
 pub mod describe;
 #[cfg(feature = "emulator")]
 mod emulator;
@@ -103,6 +105,10 @@ pub enum Verb {
     Explain(explain::ExplainArgs),
     /// Show the version
     Version,
+    /// What the demo's job runs
+    #[cfg(feature = "emulator")]
+    #[command(hide = true)]
+    DemoTrainer(crate::demo::trainer::TrainerOptions),
     /// Run a PAI-DLC stand-in on loopback
     #[cfg(feature = "emulator")]
     Emulator(crate::emulator::args::EmulatorArgs),
@@ -271,6 +277,8 @@ fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<Exit, Failure> {
         }
         Verb::Explain(args) => explain::explain(&args, console),
         Verb::Version => version::version(console),
+        #[cfg(feature = "emulator")]
+        Verb::DemoTrainer(options) => Ok(demo_trainer::run(&options, console.err)),
         #[cfg(feature = "emulator")]
         Verb::Emulator(args) => match emulator::run(args) {
             Ok(()) => Ok(Exit::Done),

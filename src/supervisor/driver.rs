@@ -39,6 +39,20 @@ pub(super) struct Lines {
     pub(super) stop: watch::Receiver<bool>,
 }
 
+/// A backup is due this long after the last one ...
+const BACKUP_INTERVAL: Duration = Duration::from_secs(24 * 3600);
+/// ... or after this many commits, and in a new process.
+const BACKUP_COMMITS: u64 = 10_000;
+/// One that failed is tried again after this long: it must not keep the store from its commits.
+const BACKUP_RETRY: Duration = Duration::from_secs(600);
+
+/// When the next backup is due, whichever comes first.
+#[derive(Debug, Clone, Copy)]
+struct BackupDue {
+    at: BootTime,
+    sequence: u64,
+}
+
 /// What one turn decided.
 #[derive(Default)]
 struct Turn {
@@ -61,6 +75,7 @@ pub(super) struct Driver {
     lines: Lines,
     pending: VecDeque<Work>,
     sequence: u64,
+    backup_due: BackupDue,
     known: BTreeMap<Place, watch::Sender<Known>>,
     tasks: JoinSet<()>,
     /// Why the store cannot write now.
@@ -90,6 +105,7 @@ impl Driver {
             lines,
             pending: VecDeque::new(),
             sequence,
+            backup_due: BackupDue { at: BootTime(0), sequence },
             known: BTreeMap::new(),
             tasks: JoinSet::new(),
             store_fault: None,
@@ -111,10 +127,25 @@ impl Driver {
         while !*self.lines.stop.borrow() {
             self.look_at_places();
             self.turns().await;
+            self.back_up_if_due().await;
             self.reap();
             self.wait().await;
         }
         self.wind_down().await;
+    }
+
+    async fn back_up_if_due(&mut self) {
+        let now = self.clock.now().boot;
+        if now < self.backup_due.at && self.sequence < self.backup_due.sequence {
+            return;
+        }
+        let result = self.store.backup().await;
+        let pause = if result.is_ok() { BACKUP_INTERVAL } else { BACKUP_RETRY };
+        self.backup_due =
+            BackupDue { at: now.plus(pause), sequence: self.sequence + BACKUP_COMMITS };
+        if let Err(error) = result {
+            self.recover(&error.into()).await;
+        }
     }
 
     async fn wait(&mut self) {
@@ -241,6 +272,9 @@ impl Driver {
         changed: bool,
     ) -> Result<(), StateError> {
         for event in step.events {
+            if event.word == Word::Checkpoint {
+                crash::point("chosen");
+            }
             turn.events.push(self.log.add(&mut turn.batch, &key, event)?);
         }
         for ended in step.ended {
@@ -293,9 +327,6 @@ impl Driver {
             }
             if stored.event.word == Word::Submitted {
                 crash::point("committed");
-            }
-            if stored.event.word == Word::Checkpoint {
-                crash::point("chosen");
             }
         }
         if turn.store_settled {

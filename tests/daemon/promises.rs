@@ -1,0 +1,1 @@
+//! What the daemon promises about job files, first starts, signals and panics.
