@@ -350,6 +350,12 @@ fn advance(draft: &mut Draft<'_>) {
     if blocked || (draft.next.wanted == Wanted::Hold && draft.next.unjudged.is_none()) {
         return;
     }
+    // Before the cloud was compared with the record, a look is of no use: an attempt may show up
+    // that has to be judged by what is new since.
+    let gate = &draft.given.gate;
+    if draft.next.unjudged.is_none() && (!gate.verified || gate.new_store.is_some()) {
+        return;
+    }
     let now = draft.given.now.boot;
     let look_again = match &draft.next.recovery {
         Recovery::Look { asked } => !asked,

@@ -567,7 +567,12 @@ impl World {
                     Coming::Crash => self.crash(),
                     Coming::Operator(act) => {
                         self.cancelled |= act == Act::Cancel;
+                        let asked = self.process;
                         self.feed(Input::Operator(act));
+                        if self.process != asked {
+                            // A crash before the answer: the person asks again.
+                            self.at(self.now, Coming::Operator(act));
+                        }
                     }
                 }
                 self.check();
