@@ -4,7 +4,8 @@ use super::place::PlaceState;
 use crate::core::job::{EndedAttempt, Job};
 use crate::core::step::{EndedRef, Past};
 use crate::core::submit::Gate;
-use crate::model::ids::{Digest, JobKey, Mark, Owner, TargetName};
+use crate::model::cloud::CloudJob;
+use crate::model::ids::{CloudId, Digest, JobKey, Mark, Owner, TargetName};
 use crate::model::spec::{JobSpec, Place, Target};
 use crate::model::time::{BootTime, Now};
 use std::collections::BTreeMap;
@@ -15,6 +16,14 @@ use std::time::Duration;
 const DEFAULT_ACCEPTANCE: Duration = Duration::from_secs(15 * 60);
 /// Ended attempts of a job that are kept in full.
 pub(super) const ATTEMPTS_KEPT: usize = 50;
+
+/// A cloud job of ours whose job is not on record.
+#[derive(Debug)]
+pub(super) struct Homeless {
+    pub(super) mark: Mark,
+    pub(super) cloud: Box<CloudJob>,
+    pub(super) place: Place,
+}
 
 /// Everything that the driver knows.
 #[derive(Debug)]
@@ -30,6 +39,8 @@ pub(super) struct Book {
     pub(super) ended: BTreeMap<JobKey, Vec<EndedAttempt>>,
     /// Marks of attempts that are not open.
     pub(super) past: BTreeMap<Mark, (JobKey, Past)>,
+    /// Cloud jobs of ours that wait for their job to be on record.
+    pub(super) homeless: BTreeMap<CloudId, Homeless>,
     pub(super) places: BTreeMap<Place, PlaceState>,
     pub(super) wakes: BTreeMap<JobKey, BootTime>,
     /// Jobs whose step panicked, and what it said: they are left alone until the next start.
@@ -48,6 +59,7 @@ impl Book {
             specs: BTreeMap::new(),
             ended: BTreeMap::new(),
             past: BTreeMap::new(),
+            homeless: BTreeMap::new(),
             places: BTreeMap::new(),
             wakes: BTreeMap::new(),
             parked: BTreeMap::new(),
@@ -95,6 +107,18 @@ impl Book {
             .values()
             .find(|job| job.open.iter().any(|attempt| attempt.mark == *mark))
             .map(|job| &job.key)
+    }
+
+    /// Forgets the homeless whose mark is on record by now.
+    pub(super) fn forget_those_at_home(&mut self) {
+        if self.homeless.is_empty() {
+            return;
+        }
+        let mut homeless = std::mem::take(&mut self.homeless);
+        homeless.retain(|_, one| {
+            self.open_with(&one.mark).is_none() && !self.past.contains_key(&one.mark)
+        });
+        self.homeless = homeless;
     }
 
     /// Takes over an ended attempt.

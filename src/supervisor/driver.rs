@@ -1,6 +1,6 @@
 //! The owner of every job: take work, step, commit, then act.
 
-use super::book::Book;
+use super::book::{Book, Homeless};
 use super::effects::Effects;
 use super::stored::{self, Log, StateError};
 use super::work::{Known, Message, Swept, Work};
@@ -9,6 +9,7 @@ use crate::core::identity::mark_of;
 use crate::core::job::{AttemptState, EndedAttempt, Job, Wanted};
 use crate::core::retry;
 use crate::core::step::{Effect, Given, Input, Pass, Past, Step, step};
+use crate::model::cloud::CloudJob;
 use crate::model::handle::Request;
 use crate::model::ids::{JobKey, Mark};
 use crate::model::spec::Place;
@@ -52,6 +53,9 @@ struct BackupDue {
     at: BootTime,
     sequence: u64,
 }
+
+/// Cloud jobs of ours without a job on record that are remembered.
+const HOMELESS_LIMIT: usize = 10_000;
 
 /// What one turn decided.
 #[derive(Default)]
@@ -119,7 +123,10 @@ impl Driver {
     /// Every job learns that the process is new.
     fn wake_all(&mut self) {
         let keys: Vec<JobKey> = self.book.jobs.keys().cloned().collect();
-        self.pending.extend(keys.into_iter().map(|key| Work::Input(key, Input::Started)));
+        for key in keys {
+            self.pending.push_back(Work::Input(key.clone(), Input::Started));
+            self.take_homeless(&key);
+        }
     }
 
     /// Runs until it is told to stop, and the calls under way have come out or took too long.
@@ -313,6 +320,7 @@ impl Driver {
         };
         turn.events.push(self.log.add(&mut turn.batch, &job.key, event)?);
         stored::put_job(&mut turn.batch, &job)?;
+        self.take_homeless(&job.key);
         self.pending.push_back(Work::Input(job.key.clone(), Input::Tick));
         turn.staged.insert(job.key.clone(), job);
         Ok(())
@@ -347,6 +355,7 @@ impl Driver {
         }
         let moved = !turn.staged.is_empty();
         self.book.jobs.extend(turn.staged);
+        self.book.forget_those_at_home();
         if moved {
             self.tell_sweepers();
         }
@@ -404,6 +413,8 @@ impl Driver {
         let mut book = Book::new(self.book.owner.clone(), self.book.started, targets);
         self.log = stored::load(&self.store, &mut book).await?;
         book.stopping = self.book.stopping;
+        book.homeless = std::mem::take(&mut self.book.homeless);
+        book.forget_those_at_home();
         // Effects that were under way tell of attempts by number; places are compared anew.
         self.book = book;
         self.sequence = self.store.sequence().await?;
@@ -450,8 +461,7 @@ impl Driver {
                     continue;
                 }
                 let Some(key) = self.home_of(&cloud) else {
-                    tracing::warn!(id = %cloud.id, job = ?cloud.stamp.job,
-                        "a job of ours in the cloud belongs to no job on record");
+                    self.keep_homeless(mark, cloud, &pass.place);
                     continue;
                 };
                 (key, Past::Stranger)
@@ -475,8 +485,38 @@ impl Driver {
         self.pending.push_back(Work::Passed(pass));
     }
 
+    /// Remembers a cloud job of ours whose job is not on record. Its job file may be read later, or
+    /// be mended later, than the one pass that looks far back.
+    fn keep_homeless(&mut self, mark: Mark, cloud: CloudJob, place: &Place) {
+        let known = self.book.homeless.contains_key(&cloud.id);
+        if !known && self.book.homeless.len() >= HOMELESS_LIMIT {
+            tracing::error!(id = %cloud.id, "more than {HOMELESS_LIMIT} jobs of ours belong to no job on record");
+            return;
+        }
+        if !known && !cloud.status.is_end() {
+            tracing::warn!(id = %cloud.id, job = ?cloud.stamp.job,
+                "a job of ours in the cloud belongs to no job on record");
+        }
+        let homeless = Homeless { mark, cloud: Box::new(cloud), place: place.clone() };
+        self.book.homeless.insert(homeless.cloud.id.clone(), homeless);
+        self.tell_sweepers();
+    }
+
+    /// A job that is new on record learns of what the cloud has of it, oldest first, before it can
+    /// decide anything.
+    fn take_homeless(&mut self, key: &JobKey) {
+        let mut found: Vec<&Homeless> = self.book.homeless.values().collect();
+        found.retain(|homeless| homeless.cloud.stamp.job.as_deref() == Some(key.name.as_str()));
+        found.sort_by_key(|homeless| homeless.cloud.created);
+        for Homeless { mark, cloud, place } in found {
+            let (mark, cloud, place) = (mark.clone(), cloud.clone(), place.clone());
+            let seen = Input::Seen { mark, cloud, past: Past::Stranger, place };
+            self.pending.push_back(Work::Input(key.clone(), seen));
+        }
+    }
+
     /// The job on record that a cloud job nobody knows says it belongs to.
-    fn home_of(&self, cloud: &crate::model::cloud::CloudJob) -> Option<JobKey> {
+    fn home_of(&self, cloud: &CloudJob) -> Option<JobKey> {
         let name = cloud.stamp.job.as_deref()?;
         let run = cloud.stamp.run.unwrap_or(1);
         let exact =
@@ -485,7 +525,7 @@ impl Driver {
     }
 
     /// A job whose id CreateJob gave us shows whose our jobs are.
-    fn learn_user(&mut self, place: &Place, key: &JobKey, cloud: &crate::model::cloud::CloudJob) {
+    fn learn_user(&mut self, place: &Place, key: &JobKey, cloud: &CloudJob) {
         let ours = self
             .book
             .jobs
@@ -559,6 +599,14 @@ impl Driver {
             if let AttemptState::Live { id, status, restarts, .. } = &attempt.state {
                 known.open.insert(id.clone(), (status.clone(), *restarts));
             }
+        }
+        for Homeless { cloud, .. } in self.book.homeless.values().filter(|h| h.place == *place) {
+            if cloud.status.is_end() {
+                known.ended.insert(cloud.id.clone());
+                continue;
+            }
+            known.oldest = known.oldest.into_iter().chain(cloud.created).min();
+            known.open.insert(cloud.id.clone(), (cloud.status.clone(), cloud.restarts));
         }
         let ended = self.book.ended.values().flatten().filter(|e| e.attempt.place == *place);
         known.ended.extend(ended.filter_map(|e| e.id.clone()));
