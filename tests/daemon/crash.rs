@@ -4,6 +4,7 @@
 use crate::harness::{JobFile, World};
 use crate::ledger::job_of;
 use serde_json::json;
+use std::fmt;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
@@ -35,15 +36,38 @@ enum State {
     Wiped,
 }
 
+/// A kill that was made.
+struct Hit {
+    dialect: &'static str,
+    at: At,
+    state: State,
+}
+
+impl fmt::Display for Hit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::Kept => "kept",
+            State::Wiped => "wiped",
+        };
+        match self.at {
+            At::Point(name) => write!(f, "killed at `{name}`")?,
+            At::Sent => write!(f, "killed at `sent`")?,
+            At::InFlight => write!(f, "killed with a CreateJob in flight")?,
+            At::Random(after) => write!(f, "killed {} ms after the start", after.as_millis())?,
+        }
+        write!(f, ", state {state}, dialect {}", self.dialect)
+    }
+}
+
 /// One emulator, one daemon after the other.
 struct Life {
-    label: &'static str,
+    dialect: &'static str,
     world: World,
     jobs: Vec<JobFile>,
     saves_on_term: bool,
-    /// The ledger's number of creates at which the last release was made.
+    /// Starts of the job's trainer at the last release: each is released once at most.
     released_at: usize,
-    hits: Vec<String>,
+    hits: Vec<Hit>,
 }
 
 impl Life {
@@ -52,7 +76,7 @@ impl Life {
         let grace = if on_term { "2s" } else { "0s" };
         let world = World::new(&["--dialect", dialect, "--grace", grace]);
         let mut life = Self {
-            label: dialect,
+            dialect,
             world,
             jobs: Vec::new(),
             saves_on_term: on_term,
@@ -69,6 +93,7 @@ impl Life {
         let job = JobFile { saves_on_term, step_ms: 40, ..JobFile::new(&name, STEPS) };
         self.world.put_job(&name, &job);
         self.jobs.push(job);
+        self.released_at = 0;
     }
 
     fn job(&self) -> String {
@@ -85,33 +110,27 @@ impl Life {
                 self.next_job();
             }
         } else if trainer.saved_since_start() {
-            let created = self.world.ledger().count("create");
-            if created > self.released_at && self.world.release_all() > 0 {
-                self.released_at = created;
+            let starts = trainer.starts().len();
+            if starts > self.released_at && self.world.release_all() > 0 {
+                self.released_at = starts;
             }
         }
     }
 
     fn kill(&mut self, at: At, state: State) {
-        let hit = match at {
+        match at {
             At::Point(name) => self.kill_at_point(name),
             At::Sent => self.kill_when_sent(),
-            At::InFlight => return self.kill_in_flight(),
+            At::InFlight => self.kill_in_flight(),
             At::Random(after) => self.kill_after(after),
-        };
-        self.note(&hit, state);
-        if state == State::Wiped {
+        }
+        if state == State::Wiped && at != At::InFlight {
             self.world.wipe();
         }
+        self.hits.push(Hit { dialect: self.dialect, at, state });
     }
 
-    fn note(&mut self, hit: &str, state: State) {
-        let line = format!("{}: killed at {hit}, state {state:?}", self.label);
-        println!("{line}");
-        self.hits.push(line);
-    }
-
-    fn kill_at_point(&mut self, name: &str) -> String {
+    fn kill_at_point(&mut self, name: &str) {
         self.world.start(&[("SPOTKEEPER_CRASH_AT", &format!("{name}:1"))]);
         let start = Instant::now();
         let ended = loop {
@@ -121,14 +140,13 @@ impl Life {
             assert!(
                 start.elapsed() < crate::harness::PATIENCE,
                 "{}: `{name}` was not hit:\n{}",
-                self.label,
+                self.dialect,
                 self.world.log()
             );
             self.stir();
             std::thread::sleep(Duration::from_millis(20));
         };
         assert_eq!(ended.signal(), Some(9), "{name}: {ended}\n{}", self.world.log());
-        name.to_owned()
     }
 
     /// Stirs until the ledger or the emulator shows what a fault waits for.
@@ -141,14 +159,13 @@ impl Life {
         }
     }
 
-    fn kill_when_sent(&mut self) -> String {
+    fn kill_when_sent(&mut self) {
         self.world.put_faults(&json!([{ "call": "CreateJob", "delay": "5s", "times": 1 }]));
         let created = self.world.ledger().count("create");
         self.world.start(&[]);
         self.stir_until(|world| world.ledger().count("create") > created);
         self.world.kill();
         self.world.put_faults(&json!([]));
-        "sent".to_owned()
     }
 
     /// The state is wiped while a CreateJob is on its way, and the server takes it only after the
@@ -167,19 +184,19 @@ impl Life {
             self.world.start(&[]);
             self.world.wait("the new daemon has its store", |w| w.path("state/lock").exists());
             let in_time = self.world.ledger().count("create") == created;
-            let held = self.world.ledger().count("refused");
+            let refused = self.world.ledger().count("refused");
             std::thread::sleep(HOLD + Duration::from_millis(500));
-            let taken = self.world.ledger().count("refused") == held
+            let taken = self.world.ledger().count("refused") == refused
                 && self.world.ledger().count("create") > created;
             self.world.kill();
             if in_time && taken {
-                return self.note("a CreateJob in flight", State::Wiped);
+                return;
             }
         }
-        panic!("{}: no CreateJob was taken after a wipe in {TRIES} tries", self.label);
+        panic!("{}: no CreateJob was taken after a wipe in {TRIES} tries", self.dialect);
     }
 
-    fn kill_after(&mut self, after: Duration) -> String {
+    fn kill_after(&mut self, after: Duration) {
         self.world.start(&[]);
         let start = Instant::now();
         while start.elapsed() < after {
@@ -187,11 +204,10 @@ impl Life {
             std::thread::sleep(Duration::from_millis(10));
         }
         self.world.kill();
-        format!("a random time, {} ms", after.as_millis())
     }
 
     /// Lets the last daemon finish, and judges.
-    fn finish(mut self) -> Vec<String> {
+    fn finish(mut self) -> Vec<Hit> {
         self.world.start(&[]);
         let job = self.job();
         self.world.wait_done(&job);
@@ -205,7 +221,7 @@ impl Life {
 }
 
 /// Lives a whole life and tells what was hit.
-fn live(dialect: &'static str, kills: &[(At, State)]) -> Vec<String> {
+fn live(dialect: &'static str, kills: &[(At, State)]) -> Vec<Hit> {
     let mut life = Life::new(dialect);
     for (at, state) in kills {
         life.kill(*at, *state);
@@ -225,73 +241,69 @@ impl Seeded {
     }
 }
 
-/// All kills, in an order and with random times that the seed gives; every other one loses its
-/// state.
-fn plan(seed: u64) -> Vec<(At, State)> {
-    let points = [
-        "before send",
-        "replied",
-        "committed",
-        "end seen",
-        "scanning",
-        "looked",
-        "chosen",
-        "intent durable",
-        "journal begun",
-        "backup written",
-        "journal cut",
-        "journal appended",
-        "journal synced",
-        "applied",
-    ];
-    let mut random = Seeded(seed);
-    let mut kills: Vec<At> = points.into_iter().map(At::Point).collect();
-    kills.extend([At::Sent, At::Sent]);
-    kills.extend((0..18).map(|_| At::Random(Duration::from_millis(100 + random.below(2_500)))));
+/// Where every life is killed once; `RANDOM` more kills come at any time.
+const POINTS: [At; 16] = [
+    At::Point("before send"),
+    At::Sent,
+    At::Point("replied"),
+    At::Point("committed"),
+    At::Point("end seen"),
+    At::Point("scanning"),
+    At::Point("looked"),
+    At::Point("chosen"),
+    At::Point("intent durable"),
+    At::Point("journal appended"),
+    At::Point("journal synced"),
+    At::Point("applied"),
+    At::Point("journal begun"),
+    At::Point("backup written"),
+    At::Point("journal cut"),
+    At::InFlight,
+];
+const RANDOM: usize = 4;
+
+/// All kills of one life, in an order and with random times that the seed gives. What one life
+/// loses its state at, the next one keeps it at.
+fn plan(seed: u64, life: usize) -> Vec<(At, State)> {
+    let mut random = Seeded(seed + life as u64 + 1);
+    let times = (0..RANDOM).map(|_| At::Random(Duration::from_millis(100 + random.below(2_500))));
+    let kills = POINTS.into_iter().chain(times.collect::<Vec<_>>());
+    let mut kills: Vec<(At, State)> = kills
+        .enumerate()
+        .map(|(number, at)| match (at, (number + life) % 2) {
+            (At::InFlight, _) | (_, 0) => (at, State::Wiped),
+            (_, _) => (at, State::Kept),
+        })
+        .collect();
     for at in (1..kills.len()).rev() {
         let other = usize::try_from(random.below(at as u64 + 1)).expect("small");
         kills.swap(at, other);
     }
-    // Each kind meets both: a whole round of points with one state, the next with the other.
-    let states = [State::Kept, State::Wiped].into_iter().cycle();
-    kills.into_iter().zip(states).collect()
+    kills
 }
 
 #[test]
-fn thirty_kills_and_never_two_attempts() {
+fn killed_everywhere_and_never_two_attempts_and_nothing_lost() {
     let seed = std::env::var("SPOTKEEPER_TEST_SEED").ok().and_then(|text| text.parse().ok());
     let seed = seed.unwrap_or(20_260_101);
     println!("seed {seed} (SPOTKEEPER_TEST_SEED)");
-    let kills = plan(seed);
-    let count = kills.len() + 1;
-    assert!(count >= 30);
-    let share = kills.len().div_ceil(3);
-    let dialects = ["plain", "evicted", "succeeded-after-term"];
-    let lives: Vec<_> = kills
-        .chunks(share)
-        .zip(dialects)
-        .map(|(kills, dialect)| {
-            let mut kills = kills.to_vec();
-            if dialect == "plain" {
-                kills.push((At::InFlight, State::Wiped));
-            }
-            std::thread::spawn(move || live(dialect, &kills))
-        })
+    let lives: Vec<_> = ["plain", "evicted", "succeeded-after-term"]
+        .into_iter()
+        .enumerate()
+        .map(|(life, dialect)| std::thread::spawn(move || live(dialect, &plan(seed, life))))
         .collect();
-    assert_eq!(lives.len(), dialects.len());
-    let hits: Vec<String> =
+    let hits: Vec<Hit> =
         lives.into_iter().flat_map(|life| life.join().expect("a life went wrong")).collect();
-    for (at, _) in kills {
-        let name = match at {
-            At::Point(name) => name,
-            At::Sent => "sent",
-            At::InFlight => "in flight",
-            At::Random(_) => "a random time",
-        };
-        let needle = format!("killed at {name}");
-        assert!(hits.iter().any(|line| line.contains(&needle)), "{name} was not hit: {hits:#?}");
+    for hit in &hits {
+        println!("{hit}");
     }
-    assert_eq!(hits.len(), count);
-    let wiped = hits.iter().filter(|line| line.ends_with("Wiped")).count();
-    assert!(wiped * 2 >= count, "{wiped} of {count} lost the state");
+    for point in POINTS {
+        let of_point: Vec<State> =
+            hits.iter().filter(|hit| hit.at == point).map(|hit| hit.state).collect();
+        assert_eq!(of_point.len(), 3, "{point:?} was not hit in every dialect");
+        assert!(of_point.contains(&State::Wiped), "{point:?} was never hit without its state");
+        assert!(point == At::InFlight || of_point.contains(&State::Kept), "{point:?}");
+    }
+    let wiped = hits.iter().filter(|hit| hit.state == State::Wiped).count();
+    assert!(hits.len() >= 30 && wiped * 2 >= hits.len(), "{wiped} of {}", hits.len());
 }

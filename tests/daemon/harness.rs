@@ -19,7 +19,9 @@ const POLL: Duration = Duration::from_millis(20);
 /// A wait that takes longer has failed: far more than anything takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 /// How long the server accepts a signed CreateJob.
-pub(crate) const ACCEPTANCE: &str = "3s";
+const ACCEPTANCE: &str = "3s";
+/// The same.
+pub(crate) const ACCEPTANCE_TIME: Duration = Duration::from_secs(3);
 
 /// Steps from one save of a job's trainer to the next.
 pub(crate) const SAVE_EVERY: u64 = 5;
@@ -150,6 +152,7 @@ discount_limit = 0.4
 [checkpoint]
 url = "file://{root}/{looks}"
 format = "easyckpt-megatron"
+resume = "--load {{root}} --ckpt-step {{step}}"
 ranks = 2
 settle = "400ms"
 settle_interval = "200ms"
