@@ -136,7 +136,10 @@ impl Market {
     pub fn quote(&mut self, at: Duration) -> Quote {
         let from_source = match &mut self.source {
             Source::Constant(price) => Quote { discount: *price, stock: true },
-            Source::Script(script) => script.quote(at),
+            Source::Script(script) => {
+                script.look(at);
+                script.quote(at)
+            }
             Source::Walk(walk) => walk.quote(at),
         };
         let quote = Quote {

@@ -4,6 +4,7 @@
 //! {"t": 0, "discount": 0.3, "stock": true}
 //! {"t": 5, "release": "llama"}
 //! {"when": {"exists": "ckpt/iter_*/model.pt", "missing": "ckpt/iter_*/done"}, "release": "*", "repeat": 2}
+//! {"when": {"exists": "ckpt/iter_100/done"}, "after": 1.5, "discount": 0.6, "for": 4}
 //! ```
 //!
 //! `t` is in seconds since the start. `release` names a part of a display name, or `*`; such an
@@ -11,6 +12,9 @@
 //! carried out when the file `exists` and the other is `missing`; a `*` in both stands for the
 //! same text, and one file sets it off only once, `repeat` files in all. Relative paths start at
 //! the script's folder.
+//!
+//! A price or stock with `when` rules over those with a time alone, from `after` seconds (0) past
+//! the first moment at which its condition held, `for` so many seconds (for ever).
 
 use super::market::{Quote, ReleaseOrder};
 use serde::Deserialize;
@@ -63,6 +67,9 @@ struct Line {
     release: Option<String>,
     when: Option<When>,
     repeat: Option<u32>,
+    after: Option<f64>,
+    #[serde(rename = "for")]
+    hold: Option<f64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -77,7 +84,28 @@ struct When {
 pub struct Script {
     folder: PathBuf,
     prices: Vec<(Duration, Quote)>,
+    turns: Vec<Turn>,
     orders: Vec<Order>,
+}
+
+/// A price or stock that a condition brings about.
+#[derive(Debug)]
+struct Turn {
+    from: Duration,
+    condition: When,
+    after: Duration,
+    hold: Duration,
+    discount: Option<f64>,
+    stock: Option<bool>,
+    /// When the condition first held.
+    since: Option<Duration>,
+}
+
+impl Turn {
+    fn rules(&self, at: Duration) -> bool {
+        let begin = self.since.map(|since| since.saturating_add(self.after));
+        begin.is_some_and(|begin| begin <= at && at < begin.saturating_add(self.hold))
+    }
 }
 
 #[derive(Debug)]
@@ -103,6 +131,7 @@ impl Script {
         let mut script = Self {
             folder: path.parent().unwrap_or(Path::new(".")).to_owned(),
             prices: Vec::new(),
+            turns: Vec::new(),
             orders: Vec::new(),
         };
         for (index, line) in text.lines().enumerate() {
@@ -120,26 +149,42 @@ impl Script {
 
     fn take(&mut self, line: &str) -> Result<(), String> {
         let line: Line = serde_json::from_str(line).map_err(|e| e.to_string())?;
-        let from = Duration::try_from_secs_f64(line.t).map_err(|_| "`t` is no time".to_owned())?;
-        if line.discount.is_none() && line.stock.is_none() && line.release.is_none() {
+        let from = time("t", line.t)?;
+        let prices = line.discount.is_some() || line.stock.is_some();
+        if !prices && line.release.is_none() {
             return Err("a line sets `discount` or `stock`, or asks for a `release`".to_owned());
         }
-        if line.release.is_none() && (line.when.is_some() || line.repeat.is_some()) {
-            return Err("`when` and `repeat` belong to a `release`".to_owned());
+        if line.release.is_none() && line.repeat.is_some() {
+            return Err("`repeat` belongs to a `release`".to_owned());
         }
-        if line.discount.is_some() || line.stock.is_some() {
-            let before = self.prices.last().map_or(OPENING, |(_, quote)| *quote);
-            let discount = line.discount.unwrap_or(before.discount);
-            if !(0.0..=10.0).contains(&discount) {
-                return Err("`discount` is a fraction of the list price, 0 to 10".to_owned());
+        if (line.after.is_some() || line.hold.is_some()) && (line.when.is_none() || !prices) {
+            return Err("`after` and `for` belong to a price with `when`".to_owned());
+        }
+        if line.discount.is_some_and(|discount| !(0.0..=10.0).contains(&discount)) {
+            return Err("`discount` is a fraction of the list price, 0 to 10".to_owned());
+        }
+        if let Some(when) = &line.when {
+            when.check()?;
+        }
+        match &line.when {
+            Some(condition) if prices => self.turns.push(Turn {
+                from,
+                condition: condition.clone(),
+                after: line.after.map_or(Ok(Duration::ZERO), |after| time("after", after))?,
+                hold: line.hold.map_or(Ok(Duration::MAX), |hold| time("for", hold))?,
+                discount: line.discount,
+                stock: line.stock,
+                since: None,
+            }),
+            Some(_) | None if prices => {
+                let before = self.prices.last().map_or(OPENING, |(_, quote)| *quote);
+                let discount = line.discount.unwrap_or(before.discount);
+                let stock = line.stock.unwrap_or(before.stock);
+                self.prices.push((from, Quote { discount, stock }));
             }
-            let stock = line.stock.unwrap_or(before.stock);
-            self.prices.push((from, Quote { discount, stock }));
+            Some(_) | None => {}
         }
         if let Some(name_part) = line.release {
-            if let Some(when) = &line.when {
-                when.check()?;
-            }
             self.orders.push(Order {
                 from,
                 name_part,
@@ -151,10 +196,25 @@ impl Script {
         Ok(())
     }
 
-    /// The price that the last line before `at` set.
+    /// Sees which conditions of prices hold now, for the first time.
+    pub fn look(&mut self, at: Duration) {
+        let unused = BTreeSet::new();
+        for turn in self.turns.iter_mut().filter(|turn| turn.since.is_none() && turn.from <= at) {
+            if turn.condition.witness(&self.folder, &unused).is_some() {
+                turn.since = Some(at);
+            }
+        }
+    }
+
+    /// The price that the last line before `at` set, or a condition that was seen.
     pub fn quote(&self, at: Duration) -> Quote {
         let past = self.prices.iter().take_while(|(from, _)| *from <= at);
-        past.last().map_or(OPENING, |(_, quote)| *quote)
+        let mut quote = past.last().map_or(OPENING, |(_, quote)| *quote);
+        for turn in self.turns.iter().filter(|turn| turn.rules(at)) {
+            quote.discount = turn.discount.unwrap_or(quote.discount);
+            quote.stock = turn.stock.unwrap_or(quote.stock);
+        }
+        quote
     }
 
     /// Orders whose time has come and whose condition holds.
@@ -182,6 +242,10 @@ impl Script {
             order.used_witnesses.extend(done.witness.clone());
         }
     }
+}
+
+fn time(key: &str, seconds: f64) -> Result<Duration, String> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("`{key}` is no time"))
 }
 
 /// The market before the first line of a script.
@@ -305,6 +369,23 @@ mod tests {
     }
 
     #[test]
+    fn a_condition_turns_the_price_for_a_while() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = "{\"discount\":0.3}\n\
+            {\"when\":{\"exists\":\"done\"},\"after\":1,\"discount\":0.6,\"for\":2}\n";
+        let mut script = script(folder.path(), text);
+        let mut at = |seconds| {
+            script.look(Duration::from_secs(seconds));
+            script.quote(Duration::from_secs(seconds)).discount
+        };
+        let before = at(5);
+        std::fs::write(folder.path().join("done"), "").expect("written");
+        let prices = [before, at(6), at(7), at(8), at(9), at(10)];
+        let expected = [0.3, 0.3, 0.6, 0.6, 0.3, 0.3];
+        assert!(prices.iter().zip(expected).all(|(p, e)| (p - e).abs() < 1e-9), "{prices:?}");
+    }
+
+    #[test]
     fn a_timed_release_stands_until_it_was_carried_out() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut script = script(folder.path(), r#"{"t":1,"release":"llama","repeat":2}"#);
@@ -362,6 +443,9 @@ mod tests {
             r#"{"when":{},"release":"*"}"#,
             r#"{"when":{"missing":"a*"},"release":"*"}"#,
             r#"{"when":{"exists":"a"}}"#,
+            r#"{"t":1,"discount":0.3,"for":2}"#,
+            r#"{"when":{"exists":"a"},"discount":0.3,"after":-1}"#,
+            r#"{"when":{"exists":"a"},"release":"*","for":1}"#,
             r#"{"t":1,"discont":0.3}"#,
         ] {
             let path = written(folder.path(), &format!("{{\"stock\":true}}\n{bad}\n"));
