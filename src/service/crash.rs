@@ -1,4 +1,5 @@
-//! Named points at which a test kills this process, as `kill -9` would.
+//! What a test may break in this process: named points at which it is killed, as `kill -9` would,
+//! and rules that it is made to forget.
 //!
 //! `SPOTKEEPER_CRASH_AT=NAME:N` ends the process the N-th time the point NAME is passed. Builds
 //! without debug assertions (releases) have no crash points.
@@ -39,3 +40,18 @@ pub fn panic_for(job: &str) {
 /// Panics in a step of the job that `SPOTKEEPER_PANIC_JOB` names.
 #[cfg(not(debug_assertions))]
 pub fn panic_for(_job: &str) {}
+
+/// Whether a look takes the newest checkpoint, whole or not: `SPOTKEEPER_TEST_NEWEST=1`. A test
+/// sees with it that the demo fails without the rule.
+#[cfg(debug_assertions)]
+pub fn takes_newest() -> bool {
+    use std::sync::OnceLock;
+    static WANTED: OnceLock<bool> = OnceLock::new();
+    *WANTED.get_or_init(|| std::env::var("SPOTKEEPER_TEST_NEWEST").is_ok_and(|text| text == "1"))
+}
+
+/// Whether a look takes the newest checkpoint, whole or not.
+#[cfg(not(debug_assertions))]
+pub fn takes_newest() -> bool {
+    false
+}
