@@ -85,6 +85,9 @@ pub enum Failure {
     /// Nothing can be looked at, or chosen, for a reason in the look itself.
     #[error("{0}")]
     Look(String),
+    /// The demo cannot go on.
+    #[error("{0}")]
+    Demo(String),
     /// This process lacks something.
     #[error("{doing}")]
     Process {
@@ -130,6 +133,7 @@ impl Failure {
             | Self::Refused { .. }
             | Self::Client(_)
             | Self::Look(_)
+            | Self::Demo(_)
             | Self::Process { .. }
             | Self::Output(_) => Exit::Error,
         }
@@ -147,6 +151,7 @@ impl Failure {
             | Self::Client(_)
             | Self::DaemonFile { .. }
             | Self::Look(_)
+            | Self::Demo(_)
             | Self::Process { .. }
             | Self::Output(_) => Class::Operator,
         }
@@ -166,6 +171,7 @@ impl Failure {
             | Self::DaemonFile { .. }
             | Self::TimedOut(_)
             | Self::Look(_)
+            | Self::Demo(_)
             | Self::Process { .. }
             | Self::Output(_) => None,
         }

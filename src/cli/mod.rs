@@ -11,7 +11,7 @@ pub mod check;
 pub mod checkpoints;
 pub mod client;
 #[cfg(feature = "emulator")]
-mod demo_trainer;
+pub mod demo;
 pub mod describe;
 #[cfg(feature = "emulator")]
 mod emulator;
@@ -105,6 +105,9 @@ pub enum Verb {
     Explain(explain::ExplainArgs),
     /// Show the version
     Version,
+    /// Watch the main job happen on this machine, in about a minute
+    #[cfg(feature = "emulator")]
+    Demo(demo::DemoArgs),
     /// What the demo's job runs
     #[cfg(feature = "emulator")]
     #[command(hide = true)]
@@ -228,7 +231,7 @@ pub fn main() -> ExitCode {
     let done = dispatch(verb, &mut console)
         .and_then(|exit| console.out.flush().map(|()| exit).map_err(Failure::from));
     match done {
-        Ok(exit) => exit.into(),
+        Ok(exit) => exit,
         Err(failure) => {
             let exit = failure.exit();
             if exit != Exit::Done {
@@ -247,9 +250,9 @@ fn colours_wanted() -> bool {
         && std::env::var_os("TERM").is_none_or(|value| value != "dumb")
 }
 
-fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<Exit, Failure> {
+fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<ExitCode, Failure> {
     use crate::model::handle::ActVerb;
-    match verb {
+    let done = match verb {
         Verb::Run => Ok(run::run(console.global.config.as_deref())),
         Verb::Ps => block_on(ps::ps(console)),
         Verb::Describe(args) => block_on(describe::describe(&args, console)),
@@ -278,13 +281,17 @@ fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<Exit, Failure> {
         Verb::Explain(args) => explain::explain(&args, console),
         Verb::Version => version::version(console),
         #[cfg(feature = "emulator")]
-        Verb::DemoTrainer(options) => Ok(demo_trainer::run(&options, console.err)),
+        Verb::Demo(args) => block_on(demo::demo(&args, console)),
+        // A trainer has exit codes of its own.
+        #[cfg(feature = "emulator")]
+        Verb::DemoTrainer(options) => return Ok(demo::trainer(&options, console)),
         #[cfg(feature = "emulator")]
         Verb::Emulator(args) => match emulator::run(args) {
             Ok(()) => Ok(Exit::Done),
             Err(error) => Err(Failure::Look(format!("{error:#}"))),
         },
-    }
+    };
+    done.map(ExitCode::from)
 }
 
 fn exit_of(number: u8) -> Exit {

@@ -7,7 +7,7 @@
 
 use super::torch_zip_writer::State;
 use crate::model::error::Class;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGTERM;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -56,6 +56,34 @@ pub struct TrainerOptions {
     /// File to which a line is added for each event.
     #[arg(long)]
     pub log: PathBuf,
+}
+
+/// A line of the trainer's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum LogLine {
+    /// It starts; what it was given to load was whole.
+    Start {
+        /// The step that it was loaded at; 0 is from scratch.
+        from: u64,
+    },
+    /// A step is done.
+    Step {
+        /// The step.
+        step: u64,
+    },
+    /// A save begins.
+    Saving {
+        /// The step.
+        step: u64,
+    },
+    /// The save is complete.
+    Saved {
+        /// The step.
+        step: u64,
+    },
+    /// The last step is done and saved.
+    Done,
 }
 
 /// Why the trainer failed.
@@ -162,16 +190,16 @@ fn train(
         }
         (Some(_) | None, _) => 0,
     };
-    log.event(&json!({ "event": "start", "from": from }))?;
+    log.event(LogLine::Start { from })?;
     let mut saved = from;
     for step in from + 1..=options.steps {
         wait(Duration::from_millis(options.step_time), term);
-        log.event(&json!({ "event": "step", "step": step }))?;
+        log.event(LogLine::Step { step })?;
         let ends = term.load(Ordering::Relaxed);
         if ends || step.is_multiple_of(options.save_every) || step == options.steps {
-            log.event(&json!({ "event": "saving", "step": step }))?;
+            log.event(LogLine::Saving { step })?;
             save(options, step)?;
-            log.event(&json!({ "event": "saved", "step": step }))?;
+            log.event(LogLine::Saved { step })?;
             saved = step;
         }
         // A signal that came during a save finds its step saved.
@@ -179,7 +207,7 @@ fn train(
             return Err(TrainerError::Terminated { step });
         }
     }
-    log.event(&json!({ "event": "done" }))
+    log.event(LogLine::Done)
 }
 
 /// What is true of a rank after a step.
@@ -271,8 +299,10 @@ impl<'a> Log<'a> {
         Ok(Self { path, file, out })
     }
 
-    fn event(&mut self, event: &serde_json::Value) -> Result<(), TrainerError> {
-        let line = format!("{event}\n");
+    fn event(&mut self, event: LogLine) -> Result<(), TrainerError> {
+        let mut line = serde_json::to_string(&event)
+            .map_err(|e| TrainerError::Log { path: self.path.to_owned(), source: e.into() })?;
+        line.push('\n');
         // One write a line: a kill leaves whole lines.
         self.file
             .write_all(line.as_bytes())
