@@ -122,8 +122,13 @@ impl Driver {
         let job = self.book.jobs.get(key)?;
         let row = self.row(job);
         let done = match (verb, job.wanted) {
-            (ActVerb::Cancel, Wanted::Cancel) if job.open.is_empty() => {
+            (ActVerb::Cancel, Wanted::Cancel) if job.is_over() => {
                 "cancelled; nothing of it runs".to_owned()
+            }
+            (ActVerb::Cancel, Wanted::Cancel) if job.open.is_empty() => {
+                "cancelled; nothing more is submitted, and the cloud is searched for what an \
+                 earlier store may have sent"
+                    .to_owned()
             }
             (ActVerb::Cancel, Wanted::Cancel) => format!(
                 "cancelled; nothing more is submitted, the end of attempt {} is awaited",
