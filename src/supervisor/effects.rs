@@ -19,7 +19,9 @@ use crate::model::time::{BootTime, Now};
 use crate::openapi::client::PlainHttp;
 use crate::service::clock::Clock;
 use crate::service::crash;
+use futures_util::FutureExt as _;
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -174,7 +176,10 @@ impl Effects {
 
     async fn create(self, key: JobKey, attempt: Attempt, spec: Arc<JobSpec>, decided: BootTime) {
         let no = attempt.no;
-        let outcome = self.send(&key, attempt, &spec, decided).await;
+        let send = AssertUnwindSafe(self.send(&key, attempt, &spec, decided)).catch_unwind();
+        // Whatever was wrong, an attempt without an outcome would be waited for for ever.
+        let panicked = |_| SendOutcome::Unknown { why: "the send panicked".to_owned() };
+        let outcome = send.await.unwrap_or_else(panicked);
         crash::point("replied");
         self.tell(key, Input::Sent { no, outcome }).await;
     }
@@ -240,7 +245,11 @@ impl Effects {
 
     async fn look_for(self, key: JobKey, spec: Arc<JobSpec>, place: Option<Place>) {
         let _permit = self.looks.acquire().await;
-        let look = self.look(&spec, place.as_ref()).await;
+        let look = AssertUnwindSafe(self.look(&spec, place.as_ref())).catch_unwind().await;
+        let look = look.unwrap_or_else(|_| Look::CouldNotLook {
+            why: "reading it panicked; see the log".to_owned(),
+            needs_person: true,
+        });
         crash::point("looked");
         self.tell(key, Input::Looked(look)).await;
     }
@@ -268,6 +277,8 @@ impl Effects {
                 Err(_) => LogEnd::Silent,
             });
         }
+        // Pods that were not asked are pods that say nothing.
+        ends.resize(pods.len(), LogEnd::Silent);
         self.tell(key, Input::Logs { ended: Box::new(ended), pods: ends }).await;
     }
 }
