@@ -12,7 +12,8 @@ use crate::model::ids::Owner;
 use crate::model::spec::Place;
 use crate::model::time::{Now, WallTime};
 use crate::service::crash;
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, watch};
@@ -38,12 +39,12 @@ impl Lookback {
         Self { started, first_done: false }
     }
 
-    fn start(self, now: WallTime, oldest: Option<WallTime>) -> WallTime {
-        if self.first_done {
-            oldest.unwrap_or(self.started.wall).min(self.started.wall).minus(SLACK)
-        } else {
-            now.minus(FIRST_LOOKBACK).min(oldest.unwrap_or(now).minus(SLACK))
-        }
+    fn start(self, now: Now, oldest: Option<WallTime>) -> WallTime {
+        let longest = now.wall.minus(FIRST_LOOKBACK);
+        // By the clock as servers have corrected it since.
+        let started = now.wall.minus(now.boot.since(self.started.boot));
+        let from = if self.first_done { started.max(longest) } else { longest };
+        oldest.unwrap_or(now.wall).minus(SLACK).min(from.minus(SLACK))
     }
 }
 
@@ -61,7 +62,15 @@ pub(super) struct Sweeper {
 impl Sweeper {
     pub(super) async fn run(mut self) {
         loop {
-            let swept = self.sweep().await;
+            let (place, started) = (self.place.clone(), self.clock.now().boot);
+            // A place that is not looked at any more would hold its jobs for ever.
+            let swept = AssertUnwindSafe(self.sweep()).catch_unwind().await;
+            let swept = swept.unwrap_or_else(|_| Swept {
+                pass: Pass { place, started, complete: false, server: None },
+                jobs: Vec::new(),
+                owner_seen: false,
+                fault: Some("the pass panicked".to_owned()),
+            });
             if swept.pass.complete {
                 self.lookback.first_done = true;
             }
@@ -99,7 +108,7 @@ impl Sweeper {
             }
         };
         let filter =
-            ListFilter { display_name: None, start: self.lookback.start(now.wall, known.oldest) };
+            ListFilter { display_name: None, start: self.lookback.start(now, known.oldest) };
         match client.list_jobs(&filter, now.wall).await {
             Err(error) => {
                 if let Some(date) = error.date() {
@@ -153,4 +162,32 @@ fn has_news(known: &Known, row: &CloudJob) -> bool {
     known.open.get(&row.id).is_none_or(|(status, restarts)| {
         row.status != *status || row.restarts > *restarts || row.status.is_end()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::time::BootTime;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    #[test]
+    fn passes_look_back_to_what_may_be_open_and_never_further_than_needed() {
+        let begin = Now { wall: WallTime(2_000_000_000_000), boot: BootTime(5_000) };
+        let later =
+            |time: Duration| Now { wall: begin.wall.plus(time), boot: begin.boot.plus(time) };
+        let mut lookback = Lookback::since(begin);
+        assert_eq!(lookback.start(begin, None), begin.wall.minus(30 * DAY + SLACK));
+        lookback.first_done = true;
+        assert_eq!(lookback.start(later(DAY), None), begin.wall.minus(SLACK));
+        let open = begin.wall.minus(90 * DAY);
+        assert_eq!(lookback.start(later(DAY), Some(open)), open.minus(SLACK));
+        // A process that lives for long does not list everything since its start.
+        let now = later(300 * DAY);
+        assert_eq!(lookback.start(now, None), now.wall.minus(30 * DAY + SLACK));
+        // The machine's clock was far ahead when it began; a server has corrected it since.
+        let lookback =
+            Lookback { started: Now { wall: begin.wall.plus(9 * DAY), ..begin }, ..lookback };
+        assert_eq!(lookback.start(later(DAY), None), begin.wall.minus(SLACK));
+    }
 }
