@@ -109,6 +109,11 @@ impl Book {
             .map(|job| &job.key)
     }
 
+    /// What is known of a mark whose attempt is not open.
+    pub(super) fn past_of(&self, mark: &Mark) -> Past {
+        self.past.get(mark).map_or(Past::Stranger, |(_, past)| past.clone())
+    }
+
     /// Forgets the homeless whose mark is on record by now.
     pub(super) fn forget_those_at_home(&mut self) {
         if self.homeless.is_empty() {

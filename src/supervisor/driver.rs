@@ -1,15 +1,13 @@
 //! The owner of every job: take work, step, commit, then act.
 
-use super::book::{Book, Homeless};
+use super::book::Book;
 use super::effects::Effects;
 use super::stored::{self, Log, StateError};
-use super::work::{Known, Message, Swept, Work};
+use super::work::{Known, Message, Work};
 use crate::core::event::{Event, Word};
-use crate::core::identity::mark_of;
-use crate::core::job::{AttemptState, EndedAttempt, Job, Wanted};
+use crate::core::job::{EndedAttempt, Job, Source};
 use crate::core::retry;
-use crate::core::step::{Effect, Given, Input, Pass, Past, Step, step};
-use crate::model::cloud::CloudJob;
+use crate::core::step::{Effect, Given, Input, Step, step};
 use crate::model::handle::Request;
 use crate::model::ids::{JobKey, Mark};
 use crate::model::spec::Place;
@@ -54,9 +52,6 @@ struct BackupDue {
     sequence: u64,
 }
 
-/// Cloud jobs of ours without a job on record that are remembered.
-const HOMELESS_LIMIT: usize = 10_000;
-
 /// What one turn decided.
 #[derive(Default)]
 struct Turn {
@@ -77,11 +72,11 @@ pub(super) struct Driver {
     pub(super) clock: Clock,
     pub(super) effects: Effects,
     lines: Lines,
-    pending: VecDeque<Work>,
+    pub(super) pending: VecDeque<Work>,
     sequence: u64,
     backup_due: BackupDue,
-    known: BTreeMap<Place, watch::Sender<Known>>,
-    tasks: JoinSet<()>,
+    pub(super) known: BTreeMap<Place, watch::Sender<Known>>,
+    pub(super) tasks: JoinSet<()>,
     /// Why the store cannot write now.
     pub(super) store_fault: Option<String>,
     /// How often everything was loaded anew after a fault of the store.
@@ -207,8 +202,13 @@ impl Driver {
                     self.stage_new(&mut turn, *job)?;
                 }
                 Some(Work::Drop(key)) if !turn.staged.contains_key(&key) => {
-                    turn.batch.delete(crate::store::records::job_key(&key))?;
-                    turn.dropped.push(key);
+                    // It may have been submitted since the files were read.
+                    if self.book.jobs.get(&key).is_some_and(|job| job.next_attempt > 1) {
+                        self.stage(&mut turn, key, Input::File(Source::Unmanaged))?;
+                    } else {
+                        turn.batch.delete(crate::store::records::job_key(&key))?;
+                        turn.dropped.push(key);
+                    }
                 }
                 Some(Work::StoreSettled) => {
                     turn.batch.delete(crate::store::records::NEW_STORE)?;
@@ -230,11 +230,15 @@ impl Driver {
     }
 
     /// Lets the core decide on one input and adds what came of it to the turn.
-    fn stage(&mut self, turn: &mut Turn, key: JobKey, input: Input) -> Result<(), StateError> {
+    fn stage(&mut self, turn: &mut Turn, key: JobKey, mut input: Input) -> Result<(), StateError> {
         let Some(job) = self.book.jobs.get(&key) else { return Ok(()) };
         let Some(spec) = self.book.spec_of(job) else { return Ok(()) };
         if self.book.parked.contains_key(&key) {
             return Ok(());
+        }
+        if let Input::Seen { mark, past, .. } = &mut input {
+            // What came before it in the same pass may have put its mark on record.
+            *past = self.book.past_of(mark);
         }
         let now = self.clock.now();
         let mark = match fresh_mark() {
@@ -278,6 +282,13 @@ impl Driver {
         step: Step,
         changed: bool,
     ) -> Result<(), StateError> {
+        if let Err(error) = stored::fits(&key, &step) {
+            // Nothing of the step is kept: one job must not stop the others' commits.
+            let what = chain(&error);
+            self.book.parked.insert(key.clone(), what.clone());
+            let now = self.clock.now();
+            return self.stage_alarm(turn, &key, now, format!("the job is parked: {what}"));
+        }
         for event in step.events {
             if event.word == Word::Checkpoint {
                 crash::point("chosen");
@@ -408,6 +419,10 @@ impl Driver {
     }
 
     async fn reload(&mut self) -> Result<(), StateError> {
+        // What is under way was decided by records that may not be there any more. A CreateJob that
+        // is cut off counts as sent; one that waits for its turn must not go out later on.
+        self.tasks.shutdown().await;
+        self.known.clear();
         self.store.reopen().await?;
         let targets = self.book.targets.clone();
         let mut book = Book::new(self.book.owner.clone(), self.book.started, targets);
@@ -415,7 +430,7 @@ impl Driver {
         book.stopping = self.book.stopping;
         book.homeless = std::mem::take(&mut self.book.homeless);
         book.forget_those_at_home();
-        // Effects that were under way tell of attempts by number; places are compared anew.
+        // Places are compared anew, as far back as at a start.
         self.book = book;
         self.sequence = self.store.sequence().await?;
         Ok(())
@@ -429,133 +444,6 @@ impl Driver {
         }
     }
 
-    /// Turns a pass into inputs: what was seen first, then that the pass is through.
-    fn take_pass(&mut self, swept: Swept) {
-        let Swept { pass, jobs, owner_seen, fault } = swept;
-        let acceptance = self.book.acceptance(&pass.place);
-        let started = self.book.started;
-        let state = self.book.places.entry(pass.place.clone()).or_default();
-        if owner_seen {
-            state.note_owner_seen();
-        }
-        if let Some(fault) = fault {
-            if state.fault.is_none() {
-                tracing::warn!(place = %pass.place.endpoint, %fault, "a pass over ListJobs is not complete");
-            }
-            state.fault = Some(fault);
-        }
-        for cloud in jobs {
-            let Some(mark) = mark_of(&cloud, &self.book.owner) else { continue };
-            let (key, past) = if let Some(key) = self.book.open_with(&mark) {
-                (key.clone(), Past::Stranger)
-            } else if let Some((key, past)) = self.book.past.get(&mark) {
-                (key.clone(), past.clone())
-            } else {
-                let after_start = cloud.created.map_or(Duration::ZERO, |t| t.since(started.wall));
-                if super::place::PlaceState::is_other_writer(after_start, acceptance) {
-                    let why = format!("{} was created by another process", cloud.id);
-                    tracing::error!(%why, "another writer uses our owner id: nothing is submitted there");
-                    if let Some(state) = self.book.places.get_mut(&pass.place) {
-                        state.other_writer = Some(why);
-                    }
-                    continue;
-                }
-                let Some(key) = self.home_of(&cloud) else {
-                    self.keep_homeless(mark, cloud, &pass.place);
-                    continue;
-                };
-                (key, Past::Stranger)
-            };
-            self.learn_user(&pass.place, &key, &cloud);
-            let cloud = Box::new(cloud);
-            let place = pass.place.clone();
-            self.pending.push_back(Work::Input(key, Input::Seen { mark, cloud, past, place }));
-        }
-        let concerned = self.book.jobs.values().filter(|job| {
-            job.open.iter().any(|attempt| {
-                attempt.place == pass.place
-                    && (attempt.stop.is_some()
-                        || matches!(attempt.state, AttemptState::Unknown { .. }))
-            })
-        });
-        let keys: Vec<JobKey> = concerned.map(|job| job.key.clone()).collect();
-        for key in keys {
-            self.pending.push_back(Work::Input(key, Input::Swept(pass.clone())));
-        }
-        self.pending.push_back(Work::Passed(pass));
-    }
-
-    /// Remembers a cloud job of ours whose job is not on record. Its job file may be read later, or
-    /// be mended later, than the one pass that looks far back.
-    fn keep_homeless(&mut self, mark: Mark, cloud: CloudJob, place: &Place) {
-        let known = self.book.homeless.contains_key(&cloud.id);
-        if !known && self.book.homeless.len() >= HOMELESS_LIMIT {
-            tracing::error!(id = %cloud.id, "more than {HOMELESS_LIMIT} jobs of ours belong to no job on record");
-            return;
-        }
-        if !known && !cloud.status.is_end() {
-            tracing::warn!(id = %cloud.id, job = ?cloud.stamp.job,
-                "a job of ours in the cloud belongs to no job on record");
-        }
-        let homeless = Homeless { mark, cloud: Box::new(cloud), place: place.clone() };
-        self.book.homeless.insert(homeless.cloud.id.clone(), homeless);
-        self.tell_sweepers();
-    }
-
-    /// A job that is new on record learns of what the cloud has of it, oldest first, before it can
-    /// decide anything.
-    fn take_homeless(&mut self, key: &JobKey) {
-        let mut found: Vec<&Homeless> = self.book.homeless.values().collect();
-        found.retain(|homeless| homeless.cloud.stamp.job.as_deref() == Some(key.name.as_str()));
-        found.sort_by_key(|homeless| homeless.cloud.created);
-        for Homeless { mark, cloud, place } in found {
-            let (mark, cloud, place) = (mark.clone(), cloud.clone(), place.clone());
-            let seen = Input::Seen { mark, cloud, past: Past::Stranger, place };
-            self.pending.push_back(Work::Input(key.clone(), seen));
-        }
-    }
-
-    /// The job on record that a cloud job nobody knows says it belongs to.
-    fn home_of(&self, cloud: &CloudJob) -> Option<JobKey> {
-        let name = cloud.stamp.job.as_deref()?;
-        let run = cloud.stamp.run.unwrap_or(1);
-        let exact =
-            self.book.jobs.keys().find(|key| key.name.as_str() == name && key.run == run).cloned();
-        exact.or_else(|| self.book.newest(name).map(|job| job.key.clone()))
-    }
-
-    /// A job whose id CreateJob gave us shows whose our jobs are.
-    fn learn_user(&mut self, place: &Place, key: &JobKey, cloud: &CloudJob) {
-        let ours = self
-            .book
-            .jobs
-            .get(key)
-            .is_some_and(|job| job.open.iter().any(|a| a.id() == Some(&cloud.id)));
-        if ours
-            && cloud.user_id.is_some()
-            && let Some(state) = self.book.places.get_mut(place)
-        {
-            state.own_user.clone_from(&cloud.user_id);
-        }
-    }
-
-    /// Everything of a pass was compared: the place may open, and those that wait look again.
-    fn passed(&mut self, pass: &Pass) {
-        let acceptance = self.book.acceptance(&pass.place);
-        let started = self.book.started;
-        let state = self.book.places.entry(pass.place.clone()).or_default();
-        state.passed(pass, acceptance, started);
-        if self.book.new_store && self.book.places_are_settled() {
-            self.pending.push_back(Work::StoreSettled);
-        }
-        let waiting = self.book.jobs.values().filter(|job| {
-            let idle = job.open.is_empty() && job.result.is_none();
-            idle && (job.wanted == Wanted::Cancel || job.block.is_none())
-        });
-        let keys: Vec<JobKey> = waiting.map(|job| job.key.clone()).collect();
-        self.pending.extend(keys.into_iter().map(|key| Work::Input(key, Input::Tick)));
-    }
-
     /// Runs a task beside the driver.
     pub(super) fn spawn(&mut self, task: super::effects::Task) {
         self.tasks.spawn(task);
@@ -564,53 +452,6 @@ impl Driver {
     /// Work that the file reader or a person brings.
     pub(super) fn push(&mut self, work: Work) {
         self.pending.push_back(work);
-    }
-
-    /// Keeps a task looking at every place that matters.
-    fn look_at_places(&mut self) {
-        for place in self.book.wanted_places() {
-            if !self.known.contains_key(&place) {
-                let (sender, known) = watch::channel(self.known_at(&place));
-                self.tasks.spawn(self.effects.sweeper(&place, known, self.book.started));
-                self.known.insert(place, sender);
-            }
-        }
-    }
-
-    fn tell_sweepers(&self) {
-        for (place, sender) in &self.known {
-            let known = self.known_at(place);
-            sender.send_if_modified(|old| {
-                let changed = *old != known;
-                *old = known;
-                changed
-            });
-        }
-    }
-
-    fn known_at(&self, place: &Place) -> Known {
-        let mut known = Known::default();
-        for attempt in self.book.jobs.values().flat_map(|job| &job.open) {
-            if attempt.place != *place {
-                continue;
-            }
-            let oldest = known.oldest.get_or_insert(attempt.intended);
-            *oldest = (*oldest).min(attempt.intended);
-            if let AttemptState::Live { id, status, restarts, .. } = &attempt.state {
-                known.open.insert(id.clone(), (status.clone(), *restarts));
-            }
-        }
-        for Homeless { cloud, .. } in self.book.homeless.values().filter(|h| h.place == *place) {
-            if cloud.status.is_end() {
-                known.ended.insert(cloud.id.clone());
-                continue;
-            }
-            known.oldest = known.oldest.into_iter().chain(cloud.created).min();
-            known.open.insert(cloud.id.clone(), (cloud.status.clone(), cloud.restarts));
-        }
-        let ended = self.book.ended.values().flatten().filter(|e| e.attempt.place == *place);
-        known.ended.extend(ended.filter_map(|e| e.id.clone()));
-        known
     }
 
     fn reap(&mut self) {

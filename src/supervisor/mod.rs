@@ -29,6 +29,7 @@ mod bucket;
 mod driver;
 mod effects;
 mod files;
+mod passes;
 mod place;
 mod run;
 mod stored;

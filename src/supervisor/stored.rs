@@ -3,6 +3,7 @@
 use super::book::{ATTEMPTS_KEPT, Book};
 use crate::core::event::Event;
 use crate::core::job::{EndedAttempt, Job};
+use crate::core::step::Step;
 use crate::model::ids::{Digest, JobKey};
 use crate::model::spec::JobSpec;
 use crate::store::records::{self, RecordError, StoredEvent};
@@ -161,6 +162,15 @@ pub(super) async fn note_new(store: &Handle) -> Result<(), StateError> {
     let value = records::encode(records::NEW_STORE, &true)?;
     batch.put(records::NEW_STORE, value)?;
     store.commit(None, batch).await?;
+    Ok(())
+}
+
+/// Whether the store can take what a step decided.
+pub(super) fn fits(key: &JobKey, step: &Step) -> Result<(), RecordError> {
+    records::encode(&records::job_key(key), &step.next)?;
+    for ended in &step.ended {
+        records::encode(&records::attempt_key(key, ended.attempt.no), &(key, ended))?;
+    }
     Ok(())
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Sweeper {
 impl Sweeper {
     pub(super) async fn run(mut self) {
         loop {
-            let (place, started) = (self.place.clone(), self.clock.now().boot);
+            let (place, started) = (self.place.clone(), self.effects.clock.now().boot);
             // A place that is not looked at any more would hold its jobs for ever.
             let swept = AssertUnwindSafe(self.sweep()).catch_unwind().await;
             let swept = swept.unwrap_or_else(|_| Swept {

@@ -160,11 +160,19 @@ fn nothing_is_sent_that_the_gate_holds() {
     for (what, change) in changes {
         let mut desk = Desk::new();
         change(&mut desk);
-        desk.feed(Input::Tick).look(none());
+        desk.feed(Input::Tick);
+        // Before the cloud was compared with the record, a look would be of no use.
+        let compared = desk.gate.verified && desk.gate.new_store.is_none();
+        if compared {
+            desk.look(none());
+        }
         assert!(!desk.sends() && !desk.holds().is_empty(), "{what}");
         // Whatever held it goes away: the next tick sends.
         desk.gate = gate();
         desk.feed(Input::Tick);
+        if !compared {
+            desk.look(none());
+        }
         assert!(desk.sends(), "{what}");
     }
 }

@@ -1,0 +1,210 @@
+//! What a pass over ListJobs brings: inputs for the jobs whose marks it shows, and what is known
+//! for the next one.
+
+use super::book::Homeless;
+use super::driver::Driver;
+use super::place::PlaceState;
+use super::work::{Known, Swept, Work};
+use crate::core::identity::mark_of;
+use crate::core::job::{AttemptState, Wanted};
+use crate::core::step::{Input, Pass, Past};
+use crate::model::cloud::CloudJob;
+use crate::model::ids::{JobKey, Mark};
+use crate::model::spec::Place;
+use crate::model::time::WallTime;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Cloud jobs of ours without a job on record that are remembered.
+const HOMELESS_LIMIT: usize = 10_000;
+
+impl Driver {
+    /// Turns a pass into inputs: what was seen first, then that the pass is through.
+    pub(super) fn take_pass(&mut self, swept: Swept) {
+        let Swept { pass, jobs, owner_seen, fault } = swept;
+        let acceptance = self.book.acceptance(&pass.place);
+        let started = self.started_wall();
+        let state = self.book.places.entry(pass.place.clone()).or_default();
+        if owner_seen {
+            state.note_owner_seen();
+        }
+        if let Some(fault) = fault {
+            if state.fault.is_none() {
+                tracing::warn!(place = %pass.place.endpoint, %fault, "a pass over ListJobs is not complete");
+            }
+            state.fault = Some(fault);
+        }
+        for cloud in jobs {
+            let Some(mark) = mark_of(&cloud, &self.book.owner) else { continue };
+            let key = if let Some(key) = self.book.open_with(&mark) {
+                key.clone()
+            } else if let Some((key, _)) = self.book.past.get(&mark) {
+                key.clone()
+            } else {
+                let after_start = cloud.created.map_or(Duration::ZERO, |t| t.since(started));
+                if PlaceState::is_other_writer(after_start, acceptance) {
+                    let why = format!("{} was created by another process", cloud.id);
+                    tracing::error!(%why, "another writer uses our owner id: nothing is submitted there");
+                    if let Some(state) = self.book.places.get_mut(&pass.place) {
+                        state.other_writer = Some(why);
+                    }
+                    continue;
+                }
+                let Some(key) = self.home_of(&cloud) else {
+                    self.keep_homeless(mark, cloud, &pass.place);
+                    continue;
+                };
+                key
+            };
+            self.learn_user(&pass.place, &key, &cloud);
+            self.see(key, cloud, pass.place.clone());
+        }
+        let concerned = self.book.jobs.values().filter(|job| {
+            job.open.iter().any(|attempt| {
+                attempt.place == pass.place
+                    && (attempt.stop.is_some()
+                        || matches!(attempt.state, AttemptState::Unknown { .. }))
+            })
+        });
+        let keys: Vec<JobKey> = concerned.map(|job| job.key.clone()).collect();
+        for key in keys {
+            self.pending.push_back(Work::Input(key, Input::Swept(pass.clone())));
+        }
+        self.pending.push_back(Work::Passed(pass));
+    }
+
+    /// Remembers a cloud job of ours whose job is not on record. Its job file may be read later, or
+    /// be mended later, than the one pass that looks far back.
+    fn keep_homeless(&mut self, mark: Mark, cloud: CloudJob, place: &Place) {
+        let known = self.book.homeless.contains_key(&cloud.id);
+        if !known && self.book.homeless.len() >= HOMELESS_LIMIT {
+            tracing::error!(id = %cloud.id, "more than {HOMELESS_LIMIT} jobs of ours belong to no job on record");
+            return;
+        }
+        if !known && !cloud.status.is_end() {
+            tracing::warn!(id = %cloud.id, job = ?cloud.stamp.job,
+                "a job of ours in the cloud belongs to no job on record");
+        }
+        let homeless = Homeless { mark, cloud: Box::new(cloud), place: place.clone() };
+        self.book.homeless.insert(homeless.cloud.id.clone(), homeless);
+        self.tell_sweepers();
+    }
+
+    /// A job that is new on record learns of what the cloud has of it, oldest first, before it can
+    /// decide anything.
+    pub(super) fn take_homeless(&mut self, key: &JobKey) {
+        let mut found: Vec<&Homeless> = self.book.homeless.values().collect();
+        found.retain(|homeless| homeless.cloud.stamp.job.as_deref() == Some(key.name.as_str()));
+        found.sort_by_key(|homeless| homeless.cloud.created);
+        let found: Vec<_> = found.iter().map(|h| ((*h.cloud).clone(), h.place.clone())).collect();
+        for (cloud, place) in found {
+            self.see(key.clone(), cloud, place);
+        }
+    }
+
+    /// Gives a job what the cloud shows of it. What is known of the mark is filled in when it is
+    /// its turn.
+    fn see(&mut self, key: JobKey, cloud: CloudJob, place: Place) {
+        let Some(mark) = mark_of(&cloud, &self.book.owner) else { return };
+        let (cloud, past) = (Box::new(cloud), Past::Stranger);
+        self.pending.push_back(Work::Input(key, Input::Seen { mark, cloud, past, place }));
+    }
+
+    /// When this process began, by the clock as servers have corrected it since.
+    fn started_wall(&self) -> WallTime {
+        let now = self.clock.now();
+        now.wall.minus(now.boot.since(self.book.started.boot))
+    }
+
+    /// The job on record that a cloud job nobody knows says it belongs to.
+    fn home_of(&self, cloud: &CloudJob) -> Option<JobKey> {
+        let name = cloud.stamp.job.as_deref()?;
+        let run = cloud.stamp.run.unwrap_or(1);
+        let exact =
+            self.book.jobs.keys().find(|key| key.name.as_str() == name && key.run == run).cloned();
+        exact.or_else(|| self.book.newest(name).map(|job| job.key.clone()))
+    }
+
+    /// A job whose id CreateJob gave us shows whose our jobs are.
+    fn learn_user(&mut self, place: &Place, key: &JobKey, cloud: &CloudJob) {
+        let ours = self
+            .book
+            .jobs
+            .get(key)
+            .is_some_and(|job| job.open.iter().any(|a| a.id() == Some(&cloud.id)));
+        if ours
+            && cloud.user_id.is_some()
+            && let Some(state) = self.book.places.get_mut(place)
+        {
+            state.own_user.clone_from(&cloud.user_id);
+        }
+    }
+
+    /// Everything of a pass was compared: the place may open, and those that wait look again.
+    pub(super) fn passed(&mut self, pass: &Pass) {
+        let acceptance = self.book.acceptance(&pass.place);
+        let started = self.book.started;
+        let state = self.book.places.entry(pass.place.clone()).or_default();
+        state.passed(pass, acceptance, started);
+        if self.book.new_store && self.book.places_are_settled() {
+            self.pending.push_back(Work::StoreSettled);
+        }
+        let waiting = self.book.jobs.values().filter(|job| {
+            let idle = job.open.is_empty() && job.result.is_none();
+            idle && (job.wanted == Wanted::Cancel || job.block.is_none())
+        });
+        let keys: Vec<JobKey> = waiting.map(|job| job.key.clone()).collect();
+        self.pending.extend(keys.into_iter().map(|key| Work::Input(key, Input::Tick)));
+    }
+
+    /// Keeps a task looking at every place that matters.
+    pub(super) fn look_at_places(&mut self) {
+        for place in self.book.wanted_places() {
+            if !self.known.contains_key(&place) {
+                let (sender, known) = watch::channel(self.known_at(&place));
+                self.tasks.spawn(self.effects.sweeper(&place, known, self.book.started));
+                self.known.insert(place, sender);
+            }
+        }
+    }
+
+    pub(super) fn tell_sweepers(&self) {
+        for (place, sender) in &self.known {
+            let known = self.known_at(place);
+            sender.send_if_modified(|old| {
+                let changed = *old != known;
+                *old = known;
+                changed
+            });
+        }
+    }
+
+    fn known_at(&self, place: &Place) -> Known {
+        let mut known = Known::default();
+        for attempt in self.book.jobs.values().flat_map(|job| &job.open) {
+            if attempt.place != *place {
+                continue;
+            }
+            let oldest = known.oldest.get_or_insert(attempt.intended);
+            *oldest = (*oldest).min(attempt.intended);
+            if let AttemptState::Live { id, status, restarts, .. } = &attempt.state {
+                known.open.insert(id.clone(), (status.clone(), *restarts));
+            }
+        }
+        for Homeless { cloud, .. } in self.book.homeless.values().filter(|h| h.place == *place) {
+            if cloud.status.is_end() {
+                known.ended.insert(cloud.id.clone());
+                continue;
+            }
+            known.oldest = known.oldest.into_iter().chain(cloud.created).min();
+            known.open.insert(cloud.id.clone(), (cloud.status.clone(), cloud.restarts));
+        }
+        // All that ended in this process, not only those whose record is kept: else each pass
+        // would fetch the others again.
+        known.ended.extend(self.book.past.values().filter_map(|(_, past)| match past {
+            Past::Ended(ended) => Some(ended.id.clone()),
+            Past::NeverCreated { .. } | Past::Stranger => None,
+        }));
+        known
+    }
+}
