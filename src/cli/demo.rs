@@ -65,6 +65,16 @@ pub fn trainer(options: &TrainerOptions, console: &mut Console<'_>) -> ExitCode 
 
 /// Plays the demo.
 pub async fn demo(args: &DemoArgs, console: &mut Console<'_>) -> Result<Exit, Failure> {
+    match Box::pin(from_stage_to_sum(args, console)).await {
+        // Elsewhere a reader who has seen enough is no error; 0 here says that the job succeeded.
+        Err(Failure::Output(cause)) => {
+            Err(Failure::Demo(format!("the output cannot be written: {cause}")))
+        }
+        end @ (Ok(_) | Err(_)) => end,
+    }
+}
+
+async fn from_stage_to_sum(args: &DemoArgs, console: &mut Console<'_>) -> Result<Exit, Failure> {
     let signals = signal_hook_tokio::Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let mut signals = signals
         .map_err(|cause| Failure::Process { doing: "signals cannot be waited for", cause })?;

@@ -27,7 +27,7 @@ const SAVE_EVERY: u64 = 50;
 /// Time of one step, ms.
 const STEP_TIME_MS: u64 = 40;
 /// Pause between two writes of a save, ms. A save has 11 of them.
-const WRITE_PAUSE_MS: u64 = 30;
+const WRITE_PAUSE_MS: u64 = 40;
 /// CNY an hour at list price.
 const LIST_PRICE_PER_HOUR: &str = "34.74";
 /// The most that the job bids, as a fraction of list.
@@ -292,23 +292,28 @@ impl Stage {
 /// in the middle of a save. Each time a newer checkpoint is whole already, so that the job goes
 /// on at once.
 fn market() -> String {
-    let save = |step: u64, file: &str| format!("checkpoints/iter_{step:07}/{file}");
-    let rank = |step, rank| save(step, &format!("mp_rank_{rank:02}/model_optim_rng.pt"));
-    let done = |step, rank| save(step, &format!("done_{rank}.txt"));
+    let rank =
+        |save: &str, rank| format!("checkpoints/iter_{save}/mp_rank_{rank:02}/model_optim_rng.pt");
+    let done = |save: &str, rank| format!("checkpoints/iter_{save}/done_{rank}.txt");
     let lines = [
         json!({ "t": 0, "discount": 0.31, "stock": true }),
-        json!({ "when": { "exists": done(100, 1) }, "after": 1, "discount": 0.52, "for": 4 }),
-        json!({ "when": { "exists": done(150, 1) }, "discount": 0.28 }),
-        // All files of step 200 have a name, its markers are not there.
         json!({
-            "when": { "exists": rank(200, 1), "missing": done(200, 0) }, "release": JOB,
+            "when": { "exists": done("0000100", 1) }, "after": 1, "discount": 0.52, "for": 4,
         }),
-        json!({ "when": { "exists": done(250, 1) }, "discount": 0.34 }),
+        json!({ "when": { "exists": done("0000150", 1) }, "discount": 0.28 }),
+        // All files of step 200 have a name, its markers are not there. On a machine so busy that
+        // the moment passes unseen, step 250 does.
+        json!({
+            "when": { "exists": rank("00002*", 1), "missing": done("00002*", 0) }, "release": JOB,
+        }),
+        json!({ "when": { "exists": done("0000250", 1) }, "discount": 0.34 }),
         // Only the first rank of step 300 has begun.
         json!({
-            "when": { "exists": rank(300, 0), "missing": rank(300, 1) }, "release": JOB,
+            "when": { "exists": rank("00003*", 0), "missing": rank("00003*", 1) }, "release": JOB,
         }),
-        json!({ "when": { "exists": done(350, 1) }, "after": 0.6, "discount": 0.47, "for": 2 }),
+        json!({
+            "when": { "exists": done("0000350", 1) }, "after": 0.6, "discount": 0.47, "for": 2,
+        }),
     ];
     json_lines::write(&lines)
 }

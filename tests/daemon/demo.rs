@@ -155,3 +155,25 @@ fn a_signal_ends_every_process_and_the_folder_goes() {
     let left = std::fs::read_dir(root.path()).expect("a folder").count();
     assert_eq!(left, 0, "the demo's folder is still there");
 }
+
+#[test]
+fn a_reader_that_goes_away_ends_the_demo_which_then_did_not_succeed() {
+    let root = tempfile::tempdir().expect("a folder");
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_spotkeeper"))
+        .arg("demo")
+        .env("TMPDIR", root.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the demo starts");
+    let mut stdout = BufReader::new(demo.stdout.take().expect("a pipe"));
+    let mut said = String::new();
+    while !said.contains("restart") {
+        assert!(stdout.read_line(&mut said).expect("a line") > 0, "{said}");
+    }
+    drop(stdout);
+    assert_eq!(demo.wait().expect("it ends").code(), Some(1), "{said}");
+    assert_gone(&said);
+    assert_eq!(std::fs::read_dir(root.path()).expect("a folder").count(), 0);
+}
