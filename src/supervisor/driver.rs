@@ -389,6 +389,7 @@ impl Driver {
         let mut why = chain(error);
         let mut tries = 0;
         self.pending.clear();
+        self.effects.hold_back_unsent();
         while !*self.lines.stop.borrow() {
             if tries == 0 {
                 tracing::error!(error = %why, "the store cannot write: nothing is decided until it can");

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -55,6 +56,8 @@ pub(super) struct Effects {
     bells: Arc<Mutex<BTreeMap<Place, Arc<Notify>>>>,
     clients: Arc<Mutex<BTreeMap<Place, Dlc>>>,
     sweeping: watch::Sender<bool>,
+    /// Goes up when the store fails: what was decided before and is not sent yet is not sent.
+    generation: Arc<AtomicU64>,
 }
 
 impl Effects {
@@ -77,6 +80,7 @@ impl Effects {
             bells: Arc::default(),
             clients: Arc::default(),
             sweeping: watch::Sender::new(true),
+            generation: Arc::default(),
         }
     }
 
@@ -88,6 +92,11 @@ impl Effects {
     /// Makes the next pass at a place come soon.
     pub(super) fn ring(&self, place: &Place) {
         self.bell(place).notify_one();
+    }
+
+    /// The store failed: no CreateJob that was decided before this is sent after it.
+    pub(super) fn hold_back_unsent(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Time between two passes.
@@ -134,7 +143,8 @@ impl Effects {
             Effect::Create(no) => {
                 let attempt = job.open.iter().find(|a| a.no == no)?.clone();
                 let spec = Arc::clone(book.specs.get(&attempt.spec)?);
-                Some(Box::pin(this.create(key, attempt, spec, decided)))
+                let generation = self.generation.load(Ordering::SeqCst);
+                Some(Box::pin(this.create(key, attempt, spec, (decided, generation))))
             }
             Effect::Stop { no, id } => {
                 let place = job.open.iter().find(|a| a.no == no)?.place.clone();
@@ -174,7 +184,13 @@ impl Effects {
         Ok(client)
     }
 
-    async fn create(self, key: JobKey, attempt: Attempt, spec: Arc<JobSpec>, decided: BootTime) {
+    async fn create(
+        self,
+        key: JobKey,
+        attempt: Attempt,
+        spec: Arc<JobSpec>,
+        decided: (BootTime, u64),
+    ) {
         let no = attempt.no;
         let send = AssertUnwindSafe(self.send(&key, attempt, &spec, decided)).catch_unwind();
         // Whatever was wrong, an attempt without an outcome would be waited for for ever.
@@ -189,7 +205,7 @@ impl Effects {
         key: &JobKey,
         attempt: Attempt,
         spec: &JobSpec,
-        decided: BootTime,
+        (decided, generation): (BootTime, u64),
     ) -> SendOutcome {
         let refused = |why: String| SendOutcome::Refused {
             code: "NotSendable".to_owned(),
@@ -213,6 +229,10 @@ impl Effects {
         if now.boot.since(decided) > SEND_WITHIN {
             // Sent now, it could not be told from a copy later on.
             let why = "this machine slept between the decision and the send".to_owned();
+            return SendOutcome::NotSent { why };
+        }
+        if self.generation.load(Ordering::SeqCst) != generation {
+            let why = "the store failed between the decision and the send".to_owned();
             return SendOutcome::NotSent { why };
         }
         crash::point("before send");

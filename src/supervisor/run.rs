@@ -11,7 +11,7 @@ use crate::model::handle::{Handle, Request, WAITING_LIMIT};
 use crate::model::ids::Owner;
 use crate::service::clock::Clock;
 use crate::service::crash;
-use crate::store::{self, Fresh, Options, StoreError};
+use crate::store::{self, Fresh, OpenReport, Options, StoreError};
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
@@ -69,12 +69,25 @@ impl Supervisor {
     /// # Errors
     /// A store that another instance holds, or that cannot be used.
     pub async fn open(settings: Settings, stop: watch::Receiver<bool>) -> Result<Self, RunError> {
+        let folder = settings.config.state_directory.clone();
+        let options = Options { probe: crash::point, ..Options::default() };
+        let opened = store::Handle::open(folder.clone(), options).await;
+        let opened = opened
+            .map_err(|source| RunError::Store { folder: folder.display().to_string(), source })?;
+        Self::on_store(settings, opened, stop).await
+    }
+
+    /// The same on a store that is open.
+    ///
+    /// # Errors
+    /// A state that cannot be loaded.
+    pub async fn on_store(
+        settings: Settings,
+        (store, report): (store::Handle, OpenReport),
+        stop: watch::Receiver<bool>,
+    ) -> Result<Self, RunError> {
         let Settings { config, owner, clock } = settings;
         let folder = config.state_directory.display().to_string();
-        let options = Options { probe: crash::point, ..Options::default() };
-        let (store, report) = store::Handle::open(config.state_directory.clone(), options)
-            .await
-            .map_err(|source| RunError::Store { folder: folder.clone(), source })?;
         for act in &report.acts {
             if act.is_alarm() {
                 tracing::error!(%act, "opening the store");
