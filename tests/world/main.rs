@@ -22,3 +22,4 @@ mod emulator_gateway;
 mod server;
 mod store;
 mod store_simulated;
+mod supervisor_no_space;
