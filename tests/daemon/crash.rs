@@ -292,8 +292,10 @@ fn killed_everywhere_and_never_two_attempts_and_nothing_lost() {
         .enumerate()
         .map(|(life, dialect)| std::thread::spawn(move || live(dialect, &plan(seed, life))))
         .collect();
+    // All of them come to their end, so that no process is left behind when one goes wrong.
+    let lives: Vec<_> = lives.into_iter().map(std::thread::JoinHandle::join).collect();
     let hits: Vec<Hit> =
-        lives.into_iter().flat_map(|life| life.join().expect("a life went wrong")).collect();
+        lives.into_iter().flat_map(|life| life.expect("a life went wrong")).collect();
     for hit in &hits {
         println!("{hit}");
     }

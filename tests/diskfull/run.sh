@@ -11,7 +11,9 @@ if [ "${SPOTKEEPER_DISKFULL:-}" != inside ]; then
     SPOTKEEPER_DISKFULL=inside exec unshare --mount --propagation private /bin/sh "$0" "$@"
 fi
 
-program=$(realpath "${1:-$(dirname "$0")/../../target/debug/spotkeeper}")
+root=$(cd "$(dirname "$0")/../.." && pwd)
+[ $# -gt 0 ] || (cd "$root" && cargo build --quiet)
+program=$(realpath "${1:-${CARGO_TARGET_DIR:-$root/target}/debug/spotkeeper}")
 work=$(mktemp -d)
 emulator='' daemon=''
 finish() {
