@@ -410,7 +410,7 @@ fn intend(draft: &mut Draft<'_>) {
     draft.say_with(
         Some(no),
         Word::Intent,
-        format!("attempt {no}, mark {}, {from}", draft.given.mark),
+        format!("mark {}, {from}", draft.given.mark),
         serde_json::json!({ "mark": draft.given.mark, "start": start }),
     );
     draft.next.open.push(Attempt {

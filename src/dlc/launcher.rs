@@ -40,7 +40,8 @@ pub fn wrap(user_command: &str, attempt: AttemptNo) -> String {
 /// - On TERM: ignore further ones, then pass it on (to the whole group where there is no /proc).
 /// - The user's text runs by `eval`, so that a syntax error in it cannot touch the launcher, in a
 ///   subshell whose own TERM does nothing: it goes on to wait for the trainer.
-/// - A `wait` that TERM interrupted says 143 too early: wait again. 127 means that it had ended.
+/// - A `wait` that TERM interrupted says 143 too early: wait again, for each TERM that came before
+///   it was ignored. 127 means that it had ended.
 /// - It holds under `sh -eu` as well, should DLC's shell ever be started so.
 /// - After a TERM an inner shell may be gone before the trainer below it has saved.
 fn text(user_command: &str, attempt: AttemptNo, group_wait_s: u32) -> String {
@@ -56,7 +57,8 @@ sk_t=;sk_o=;sk_f $$&&sk_s=${{sk_s##*\) }}&&sk_s=${{sk_s#* * }}&&sk_o=${{sk_s%% *
 trap 'trap "" TERM;sk_t=1;if [ "$sk_o" ];then sk_g 1||:;else kill -TERM 0;fi' TERM
 (trap : TERM;unset sk_t sk_o sk_s;eval '{user}')&
 sk_p=$!;sk_r=0;wait $sk_p||sk_r=$?
-[ "$sk_t" ]&&[ $sk_r = 143 ]&&{{ sk_s=0;wait $sk_p||sk_s=$?;[ $sk_s = 127 ]||sk_r=$sk_s;}}
+sk_i=0;while [ "$sk_t" ]&&[ $sk_r = 143 ]&&[ $sk_i -lt 9 ];do
+sk_s=0;wait $sk_p||sk_s=$?;[ $sk_s != 127 ]||break;sk_r=$sk_s;sk_i=$((sk_i+1));done
 sk_i=0;while [ "$sk_t" ]&&[ $sk_i -lt {group_wait_s} ]&&sk_g '';do sleep 1;sk_i=$((sk_i+1));done
 echo "{LINE}{attempt} rank=${{RANK:-${{SPOTKEEPER_RANK:-0}}}} rc=$sk_r"
 exit $sk_r
