@@ -237,7 +237,7 @@ impl Dlc {
             let page = wire::page(&answer.body)
                 .map_err(|source| ApiError::Wire { source, date: answer.told.date })?;
             told = answer.told;
-            if pass.take(&page) == More::No {
+            if pass.take(page) == More::No {
                 break;
             }
         }

@@ -3,7 +3,7 @@
 //! What always holds: a pass is complete only if every page gave the same TotalCount, every row
 //! could be read, and as many different jobs came as it says. An empty page proves nothing else.
 
-use super::wire::{self, Source};
+use super::wire;
 use crate::model::cloud::CloudJob;
 use crate::model::ids::CloudId;
 use crate::model::time::WallTime;
@@ -58,7 +58,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    pub(super) fn take(&mut self, page: &wire::Page) -> More {
+    pub(super) fn take(&mut self, page: wire::Page) -> More {
         match (self.total, page.total) {
             (_, None) => self.note("TotalCount is missing".to_owned()),
             (Some(before), Some(now)) if before != now => {
@@ -68,8 +68,8 @@ impl Gathered {
         }
         self.total = page.total.or(self.total);
         let before = self.ids.len();
-        for row in &page.rows {
-            match wire::job(row, Source::ListRow) {
+        for row in page.rows {
+            match row {
                 Ok(job) if self.ids.insert(job.id.clone()) => self.jobs.push(job),
                 Ok(_) => {}
                 Err(error) => self.note(error.to_string()),
@@ -108,7 +108,7 @@ mod tests {
     fn gathered(pages: &[wire::Page]) -> (usize, Option<String>) {
         let mut pass = Gathered::default();
         for page in pages {
-            if pass.take(page) == More::No {
+            if pass.take(page.clone()) == More::No {
                 break;
             }
         }

@@ -7,9 +7,11 @@
 
 mod field;
 mod job;
+mod page;
 mod stamp;
 
 pub use job::{Source, job};
+pub use page::{Page, page};
 pub use stamp::{
     DISPLAY_NAME_LIMIT, Submission, TAG, add_secret_envs, display_name, parse_display_name,
     stamp_body,
@@ -76,23 +78,6 @@ pub fn job_id(what: &'static str, value: &Value) -> Result<crate::model::ids::Cl
     })
 }
 
-/// One page of ListJobs.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Page {
-    /// The rows as they came.
-    pub rows: Vec<Value>,
-    /// `TotalCount`, if it was there.
-    pub total: Option<u64>,
-}
-
-/// The page in an answer of ListJobs. Rows that are not there are an empty page; whether that
-/// proves anything is for [`Page::total`] to say.
-pub fn page(body: &[u8]) -> Result<Page, WireError> {
-    let value = object("ListJobs", body)?;
-    let rows = field::list(&value, "Jobs").to_vec();
-    Ok(Page { rows, total: field::number(&value, "TotalCount") })
-}
-
 /// `Events` or `Logs` of an answer, line by line; at most [`LINES_LIMIT`], the newest.
 pub fn lines(
     what: &'static str,
@@ -119,11 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_and_lines_take_what_is_there() {
-        let found = page(br#"{"Jobs":[{},1],"TotalCount":"2"}"#).expect("a page");
-        assert_eq!((found.rows.len(), found.total), (2, Some(2)));
-        assert_eq!(page(br#"{"Jobs":null}"#), Ok(Page { rows: Vec::new(), total: None }));
-        assert!(page(b"<html>").is_err());
+    fn lines_take_what_is_there() {
         let read = |body: &str| lines("GetPodLogs", "Logs", body.as_bytes());
         assert_eq!(read(r#"{"Logs":["a",null,"b"]}"#), Ok(vec!["a".into(), "b".into()]));
         assert_eq!(read(r#"{"Logs":"a\nb"}"#), Ok(vec!["a".into(), "b".into()]));
