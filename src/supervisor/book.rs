@@ -17,7 +17,7 @@ const DEFAULT_ACCEPTANCE: Duration = Duration::from_secs(15 * 60);
 /// Ended attempts of a job that are kept in full.
 pub(super) const ATTEMPTS_KEPT: usize = 50;
 
-/// A cloud job of ours whose job is not on record.
+/// A cloud job of ours whose job is not on record, or that its job knows as a copy.
 #[derive(Debug)]
 pub(super) struct Homeless {
     pub(super) mark: Mark,
@@ -39,7 +39,7 @@ pub(super) struct Book {
     pub(super) ended: BTreeMap<JobKey, Vec<EndedAttempt>>,
     /// Marks of attempts that are not open.
     pub(super) past: BTreeMap<Mark, (JobKey, Past)>,
-    /// Cloud jobs of ours that wait for their job to be on record.
+    /// Cloud jobs of ours that wait for their job to be on record, and copies that have not ended.
     pub(super) homeless: BTreeMap<CloudId, Homeless>,
     pub(super) places: BTreeMap<Place, PlaceState>,
     pub(super) wakes: BTreeMap<JobKey, BootTime>,
@@ -114,14 +114,23 @@ impl Book {
         self.past.get(mark).map_or(Past::Stranger, |(_, past)| past.clone())
     }
 
-    /// Forgets the homeless whose mark is on record by now.
+    /// Whether a cloud job is, or may yet turn out to be, the attempt that has its mark.
+    pub(super) fn is_attempt(&self, mark: &Mark, id: &CloudId) -> bool {
+        let open = self.jobs.values().flat_map(|job| &job.open);
+        let mut same = open.filter(|attempt| attempt.mark == *mark);
+        same.any(|attempt| attempt.id().is_none_or(|known| known == id))
+            || matches!(self.past.get(mark), Some((_, Past::Ended(ended))) if ended.id == *id)
+    }
+
+    /// Forgets the homeless whose mark is on record by now, save those that a job knows as copies.
     pub(super) fn forget_those_at_home(&mut self) {
         if self.homeless.is_empty() {
             return;
         }
         let mut homeless = std::mem::take(&mut self.homeless);
-        homeless.retain(|_, one| {
+        homeless.retain(|id, one| {
             self.open_with(&one.mark).is_none() && !self.past.contains_key(&one.mark)
+                || self.jobs.values().any(|job| job.copies.contains(id))
         });
         self.homeless = homeless;
     }

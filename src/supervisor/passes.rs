@@ -57,6 +57,7 @@ impl Driver {
                 key
             };
             self.learn_user(&pass.place, &key, &cloud);
+            self.remember_copy(&mark, &cloud, &pass.place);
             self.see(key, cloud, pass.place.clone());
         }
         let concerned = self.book.jobs.values().filter(|job| {
@@ -88,6 +89,20 @@ impl Driver {
         let homeless = Homeless { mark, cloud: Box::new(cloud), place: place.clone() };
         self.book.homeless.insert(homeless.cloud.id.clone(), homeless);
         self.tell_sweepers();
+    }
+
+    /// Remembers a cloud job that its job on record may have to wait for and cannot follow: the next
+    /// passes look back to it until it ends, and it outlives a record that goes with its file.
+    fn remember_copy(&mut self, mark: &Mark, cloud: &CloudJob, place: &Place) {
+        if cloud.status.is_end() {
+            self.book.homeless.remove(&cloud.id);
+        } else if !self.book.is_attempt(mark, &cloud.id)
+            && self.book.homeless.len() < HOMELESS_LIMIT
+        {
+            let (mark, cloud) = (mark.clone(), Box::new(cloud.clone()));
+            let homeless = Homeless { mark, cloud, place: place.clone() };
+            self.book.homeless.insert(homeless.cloud.id.clone(), homeless);
+        }
     }
 
     /// A job that is new on record learns of what the cloud has of it, oldest first, before it can

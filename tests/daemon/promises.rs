@@ -326,3 +326,37 @@ fn invented_keys_and_exact_numbers_reach_the_request() {
     let sent = world.ledger().last_request();
     assert!(sent.contains("\"SpotPriceLimit\":0.011"), "{sent}");
 }
+
+/// A job of an earlier run, found with a new store, holds the next run; taking the job file away
+/// and putting it back between two passes does not make it forgotten.
+#[test]
+fn a_job_file_that_goes_and_comes_back_still_waits_for_what_runs() {
+    let mut world = World::new(&[]);
+    let job = JobFile::new("train", 10_000);
+    world.put_job("train", &job);
+    world.start(&[]);
+    world.wait_saved("train");
+    world.kill();
+    world.wipe();
+    let daemon_file = world.path("spotkeeper.toml");
+    let slow = std::fs::read_to_string(&daemon_file).expect("a daemon file");
+    std::fs::write(daemon_file, slow.replace("200ms", "4s")).expect("written");
+    let text = world.job_text(&job).replace("name = ", "run = 2\nname = ");
+    let file = world.path("jobs.d/train.toml");
+    std::fs::write(&file, &text).expect("written");
+    world.start(&[]);
+    world.wait_log("it belongs to another run of this job");
+    // Nothing else holds it once the new store has had its passes.
+    std::thread::sleep(ACCEPTANCE_TIME + Duration::from_secs(13));
+    for _ in 0..3 {
+        std::fs::remove_file(&file).expect("removed");
+        std::thread::sleep(Duration::from_millis(700));
+        std::fs::write(&file, &text).expect("written");
+        std::thread::sleep(Duration::from_millis(1_300));
+    }
+    assert_eq!(world.ledger().count("create"), 1, "{}", world.log());
+    // It is followed to its end.
+    world.release_all();
+    world.wait("the next run is submitted", |world| world.ledger().count("create") == 2);
+    world.ledger().assert_never_two(anyone);
+}
