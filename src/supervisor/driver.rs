@@ -424,9 +424,12 @@ impl Driver {
         // is cut off counts as sent; one that waits for its turn must not go out later on.
         self.tasks.shutdown().await;
         self.known.clear();
-        self.store.reopen().await?;
+        let report = self.store.reopen().await?;
+        let is_complete = stored::take_report(&self.store, &report).await?;
         let targets = self.book.targets.clone();
-        let mut book = Book::new(self.book.owner.clone(), self.book.started, targets);
+        // What is not on record any more may have been sent until just now.
+        let started = if is_complete { self.book.started } else { self.clock.now() };
+        let mut book = Book::new(self.book.owner.clone(), started, targets);
         self.log = stored::load(&self.store, &mut book).await?;
         book.stopping = self.book.stopping;
         book.homeless = std::mem::take(&mut self.book.homeless);

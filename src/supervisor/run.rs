@@ -11,7 +11,7 @@ use crate::model::handle::{Handle, Request, WAITING_LIMIT};
 use crate::model::ids::Owner;
 use crate::service::clock::Clock;
 use crate::service::crash;
-use crate::store::{self, Fresh, OpenReport, Options, StoreError};
+use crate::store::{self, OpenReport, Options, StoreError};
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
@@ -88,13 +88,6 @@ impl Supervisor {
     ) -> Result<Self, RunError> {
         let Settings { config, owner, clock } = settings;
         let folder = config.state_directory.display().to_string();
-        for act in &report.acts {
-            if act.is_alarm() {
-                tracing::error!(%act, "opening the store");
-            } else {
-                tracing::info!(%act, "opening the store");
-            }
-        }
         let (messages, inbox) = mpsc::channel(QUEUE_LIMIT);
         let (requests, door) = mpsc::channel(WAITING_LIMIT);
         let effects = Effects::new(
@@ -106,12 +99,7 @@ impl Supervisor {
         );
         let mut book = Book::new(owner, clock.now(), config.targets.clone());
         let state_error = |source| RunError::State { folder: folder.clone(), source };
-        match report.fresh {
-            Fresh::Complete => {}
-            Fresh::New | Fresh::DataMissing => {
-                stored::note_new(&store).await.map_err(state_error)?;
-            }
-        }
+        stored::take_report(&store, &report).await.map_err(state_error)?;
         let log = stored::load(&store, &mut book).await.map_err(state_error)?;
         let sequence = store.sequence().await.map_err(StateError::Store).map_err(state_error)?;
         let lines = Lines { messages: inbox, requests: door, stop };

@@ -7,7 +7,7 @@ use crate::core::step::Step;
 use crate::model::ids::{Digest, JobKey};
 use crate::model::spec::JobSpec;
 use crate::store::records::{self, RecordError, StoredEvent};
-use crate::store::{Batch, Handle, StoreError};
+use crate::store::{Batch, Fresh, Handle, OpenReport, StoreError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -155,9 +155,28 @@ pub(super) async fn load(store: &Handle, book: &mut Book) -> Result<Log, StateEr
     Ok(log)
 }
 
+/// Logs what opening the store had to do. Notes a state that may lack something as a new one; says
+/// whether it is complete.
+pub(super) async fn take_report(store: &Handle, report: &OpenReport) -> Result<bool, StateError> {
+    for act in &report.acts {
+        if act.is_alarm() {
+            tracing::error!(%act, "opening the store");
+        } else {
+            tracing::info!(%act, "opening the store");
+        }
+    }
+    match report.fresh {
+        Fresh::Complete => Ok(true),
+        Fresh::New | Fresh::DataMissing => {
+            note_new(store).await?;
+            Ok(false)
+        }
+    }
+}
+
 /// Notes that the store is new, before anything else is written: it has to be known after a crash
 /// as well, until what an earlier store may have sent is accounted for.
-pub(super) async fn note_new(store: &Handle) -> Result<(), StateError> {
+async fn note_new(store: &Handle) -> Result<(), StateError> {
     let mut batch = Batch::new();
     let value = records::encode(records::NEW_STORE, &true)?;
     batch.put(records::NEW_STORE, value)?;

@@ -8,6 +8,7 @@ use spotkeeper::model::handle::{ActVerb, Handle, Refusal, Request};
 use spotkeeper::model::view::JobRow;
 use spotkeeper::service::clock::Clock;
 use spotkeeper::store::memory::{Health, MemoryHome};
+use spotkeeper::store::records::NEW_STORE;
 use spotkeeper::store::{self, MemoryDisk, Options, Store};
 use spotkeeper::supervisor::{Settings, Supervisor};
 use std::os::unix::fs::PermissionsExt as _;
@@ -140,4 +141,39 @@ async fn no_job_is_created_while_the_disk_is_full_and_one_after_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_job_is_created_while_the_engine_is_full_and_one_after_it() {
     nothing_while_full_and_one_after_it(Full::Engine).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_comes_back_empty_is_a_new_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write_files(folder.path(), "http://127.0.0.1:9");
+    let file = load_daemon(&folder.path().join("spotkeeper.toml"), &Surroundings::default());
+    let config = file.accepted().unwrap_or_else(|| panic!("{:?}", file.diagnostics)).clone();
+    let owner = config.owner.clone().expect("an owner");
+    let disk = MemoryDisk::default();
+    let mut first = Some((disk.clone(), MemoryHome::default()));
+    let open = move || {
+        let (disk, mut home) = first.take().unwrap_or_default();
+        Store::open_on(Box::new(disk), &mut home, Options::default())
+    };
+    let opened = store::Handle::start(open).await.expect("a store");
+    let store = opened.0.clone();
+    let settings = Settings { config: Arc::new(config), owner, clock: Clock::new() };
+    let (stop, stopped) = watch::channel(false);
+    let supervisor = Supervisor::on_store(settings, opened, stopped).await.expect("it loads");
+    let door = supervisor.handle();
+    let running = tokio::spawn(supervisor.run());
+    until("the job is on record", || async { rows(&door).await.len() == 1 }).await;
+
+    disk.set_free_bytes(Some(0));
+    let (reply, answer) = oneshot::channel();
+    let act = Request::Act { names: vec!["train".to_owned()], verb: ActVerb::Pause, reply };
+    door.send(act).await.expect("the driver is there");
+    assert!(answer.await.expect("an answer").is_err(), "it cannot be written");
+    // The answer came after another one was opened, which had nothing on record.
+    let noted = store.get(NEW_STORE).await.expect("it is open");
+    assert!(noted.is_some(), "what an earlier store sent is not waited for");
+
+    stop.send(true).expect("it runs");
+    running.await.expect("it ends");
 }
