@@ -1,7 +1,7 @@
 //! The owner of every job: take work, step, commit, then act.
 
 use super::book::Book;
-use super::effects::Effects;
+use super::effects::{Asked, Effects};
 use super::stored::{self, Log, StateError};
 use super::work::{Known, Message, Work};
 use crate::core::event::{Event, Word};
@@ -77,6 +77,9 @@ pub(super) struct Driver {
     backup_due: BackupDue,
     pub(super) known: BTreeMap<Place, watch::Sender<Known>>,
     pub(super) tasks: JoinSet<()>,
+    /// The number of the look that each job waits for, and of the last one of all.
+    looks: BTreeMap<JobKey, u64>,
+    last_look: u64,
     /// Why the store cannot write now.
     pub(super) store_fault: Option<String>,
     /// How often everything was loaded anew after a fault of the store.
@@ -107,6 +110,8 @@ impl Driver {
             backup_due: BackupDue { at: BootTime(0), sequence },
             known: BTreeMap::new(),
             tasks: JoinSet::new(),
+            looks: BTreeMap::new(),
+            last_look: 0,
             store_fault: None,
             reloads: 0,
             file_errors: Vec::new(),
@@ -377,7 +382,12 @@ impl Driver {
                 continue;
             }
             let Some(job) = self.book.jobs.get(&key) else { continue };
-            if let Some(task) = self.effects.task(&self.book, job, effect, decided) {
+            if effect == Effect::Look {
+                self.last_look += 1;
+                self.looks.insert(key, self.last_look);
+            }
+            let asked = Asked { at: decided, look: self.last_look };
+            if let Some(task) = self.effects.task(&self.book, job, effect, asked) {
                 self.tasks.spawn(task);
             }
         }
@@ -443,6 +453,13 @@ impl Driver {
     async fn take(&mut self, message: Message) {
         match message {
             Message::Input(key, input) => self.pending.push_back(Work::Input(key, input)),
+            // One that was asked for earlier may have looked under another prefix.
+            Message::Looked(key, number, look) => {
+                if self.looks.get(&key) == Some(&number) {
+                    self.looks.remove(&key);
+                    self.pending.push_back(Work::Input(key, Input::Looked(look)));
+                }
+            }
             Message::Swept(swept) => self.take_pass(swept),
             Message::Files(set) => self.take_files(set).await,
         }

@@ -42,6 +42,13 @@ const LOG_LINES: u32 = 2_000;
 
 pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// When an effect was decided, and the number of the look that it is, if it is one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) at: BootTime,
+    pub(super) look: u64,
+}
+
 /// What effects are done with. Clones share everything.
 #[derive(Debug, Clone)]
 pub(super) struct Effects {
@@ -129,13 +136,13 @@ impl Effects {
         Box::pin(sweeper.run())
     }
 
-    /// The task that carries out an effect which was decided at `decided`.
+    /// The task that carries out an effect.
     pub(super) fn task(
         &self,
         book: &Book,
         job: &Job,
         effect: Effect,
-        decided: BootTime,
+        asked: Asked,
     ) -> Option<Task> {
         let this = self.clone();
         let key = job.key.clone();
@@ -144,7 +151,7 @@ impl Effects {
                 let attempt = job.open.iter().find(|a| a.no == no)?.clone();
                 let spec = Arc::clone(book.specs.get(&attempt.spec)?);
                 let generation = self.generation.load(Ordering::SeqCst);
-                Some(Box::pin(this.create(key, attempt, spec, (decided, generation))))
+                Some(Box::pin(this.create(key, attempt, spec, (asked.at, generation))))
             }
             Effect::Stop { no, id } => {
                 let place = job.open.iter().find(|a| a.no == no)?.place.clone();
@@ -153,7 +160,7 @@ impl Effects {
             Effect::Look => {
                 let spec = book.spec_of(job)?;
                 let place = book.targets.get(&spec.target).map(|t| t.place.clone());
-                Some(Box::pin(this.look_for(key, spec, place)))
+                Some(Box::pin(this.look_for(key, asked.look, spec, place)))
             }
             Effect::Logs { ended, pods } => {
                 let spec = book.specs.get(&ended.attempt.spec)?;
@@ -263,7 +270,7 @@ impl Effects {
         }
     }
 
-    async fn look_for(self, key: JobKey, spec: Arc<JobSpec>, place: Option<Place>) {
+    async fn look_for(self, key: JobKey, number: u64, spec: Arc<JobSpec>, place: Option<Place>) {
         let _permit = self.looks.acquire().await;
         let look = AssertUnwindSafe(self.look(&spec, place.as_ref())).catch_unwind().await;
         let look = look.unwrap_or_else(|_| Look::CouldNotLook {
@@ -271,7 +278,8 @@ impl Effects {
             needs_person: true,
         });
         crash::point("looked");
-        self.tell(key, Input::Looked(look)).await;
+        // A driver that is gone has nobody left to tell.
+        drop(self.driver.send(Message::Looked(key, number, look)).await);
     }
 
     /// One look into the bucket of a job.

@@ -3,6 +3,7 @@
 use crate::config::JobSet;
 use crate::core::job::Job;
 use crate::core::step::{Input, Pass};
+use crate::model::checkpoint::Look;
 use crate::model::cloud::{CloudJob, Status};
 use crate::model::ids::{CloudId, JobKey};
 use crate::model::time::WallTime;
@@ -16,6 +17,8 @@ pub(super) const QUEUE_LIMIT: usize = 1024;
 pub(super) enum Message {
     /// Something for one job.
     Input(JobKey, Input),
+    /// The look of this number into the bucket of a job came out.
+    Looked(JobKey, u64, Look),
     /// A pass is through.
     Swept(Swept),
     /// The job files were read.
