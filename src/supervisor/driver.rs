@@ -15,7 +15,7 @@ use crate::model::time::{BootTime, Now};
 use crate::service::clock::Clock;
 use crate::service::crash;
 use crate::store::records::StoredEvent;
-use crate::store::{Batch, Handle};
+use crate::store::{BATCH_LIMIT_BYTES, Batch, Handle};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -24,6 +24,8 @@ use tokio::task::JoinSet;
 
 /// Jobs that share one commit at most.
 const TURN_LIMIT: usize = 64;
+/// Bytes of a batch to which no further job is added: what one step adds has to find room.
+const TURN_LIMIT_BYTES: usize = BATCH_LIMIT_BYTES / 2;
 /// The driver looks at its timers at least this often: the boot clock goes on in a suspend, the
 /// runtime's does not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
@@ -196,7 +198,7 @@ impl Driver {
 
     async fn turn(&mut self) -> Result<(), StateError> {
         let mut turn = Turn::default();
-        while turn.staged.len() < TURN_LIMIT {
+        while turn.staged.len() < TURN_LIMIT && turn.batch.encoded_bytes() < TURN_LIMIT_BYTES {
             match self.pending.pop_front() {
                 None => break,
                 Some(Work::Passed(pass)) if turn.staged.is_empty() => self.passed(&pass),
