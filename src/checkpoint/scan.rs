@@ -61,7 +61,7 @@ pub enum LookError {
     Format(#[from] FormatError),
     /// More folders than are looked at, and no checkpoint in those.
     #[error(
-        "no checkpoints in the first {FOLDERS_LIMIT} folders, and there are more: name a folder nearer to them"
+        "there are more than {FOLDERS_LIMIT} folders, and the newest checkpoint may be in one that was not looked at: name a folder nearer to it"
     )]
     TooManyFolders,
     /// None of many was whole.
@@ -168,7 +168,7 @@ async fn find(
         }
         Some(_) | None => walk(objects, top, &shapes).await?,
     };
-    if walked.roots.is_empty() && walked.is_cut {
+    if walked.is_root_among_cut || (walked.roots.is_empty() && walked.is_cut) {
         return Err(LookError::TooManyFolders);
     }
     let run = match Run::of_roots(walked.roots) {

@@ -23,6 +23,8 @@ pub(super) struct Walk {
     pub(super) roots: Vec<(Root, NameShape)>,
     /// Whether folders were left out because of [`FOLDERS_LIMIT`] or their number of entries.
     pub(super) is_cut: bool,
+    /// Whether a root stands among folders of which some were left out: a newer one may be there.
+    pub(super) is_root_among_cut: bool,
 }
 
 /// Walks down from the location, whose own listing is `top`.
@@ -36,12 +38,14 @@ pub(super) async fn walk(
     let mut listed = 1;
     for depth in 0..=LEVELS_LIMIT {
         let mut below = Vec::new();
+        let among_cut = walk.is_cut;
         for (path, folder) in level {
             let found: Vec<_> = shapes.iter().filter(|s| has_shape(&folder, s)).cloned().collect();
             if found.is_empty() {
                 let names = folder.folders.iter().filter(|name| !name.starts_with('.'));
                 below.extend(names.map(|name| join(&path, name)));
             }
+            walk.is_root_among_cut |= among_cut && !found.is_empty();
             for shape in found {
                 let root = Root { path: path.clone(), folder: Some(folder.clone()) };
                 walk.roots.push((root, shape));

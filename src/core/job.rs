@@ -364,9 +364,10 @@ impl Job {
     }
 
     /// Whether it still holds its checkpoint prefix: from the first intent until it is final with
-    /// nothing open.
+    /// nothing open and no copy of it alive.
     pub fn holds_lease(&self) -> bool {
-        self.next_attempt > 1 && (self.result.is_none() || !self.open.is_empty())
+        self.next_attempt > 1
+            && (self.result.is_none() || !self.open.is_empty() || !self.copies.is_empty())
     }
 
     /// Whether nothing more will ever be done for it by itself.

@@ -88,8 +88,18 @@ pub(super) fn on_sent(
     Ok(())
 }
 
+/// The CreateJob in a row without a job at which a person is told.
+const UNSENT_ALARM: u32 = 3;
+
 fn wait_unsent(draft: &mut Draft<'_>, why: &str) {
     draft.next.progress.unsent += 1;
+    if draft.next.progress.unsent == UNSENT_ALARM {
+        draft.say(
+            None,
+            Word::Alarm,
+            format!("{UNSENT_ALARM} CreateJobs in a row created nothing: {why}"),
+        );
+    }
     draft.wait(retry::after_fault(draft.next.progress.unsent), why);
 }
 
@@ -290,6 +300,9 @@ pub(super) fn on_swept(draft: &mut Draft<'_>, pass: &Pass) {
         let too_late_for_us = pass.started >= since.plus(acceptance);
         let too_late_there =
             pass.server.is_none_or(|server| server >= attempt.intended.plus(acceptance));
+        if !pass.same_caller {
+            *passes = 0;
+        }
         if pass.complete && too_late_for_us && too_late_there {
             *passes = passes.saturating_add(1);
         }

@@ -50,6 +50,8 @@ pub struct Pass {
     pub started: BootTime,
     /// Whether every page was read and they fit together.
     pub complete: bool,
+    /// Whether the same keys listed as in the pass before: others may not see the same jobs.
+    pub same_caller: bool,
     /// The server's own time in its first answer.
     pub server: Option<WallTime>,
 }

@@ -99,7 +99,9 @@ impl fmt::Display for Hold {
                 f.write_str("the cloud was not yet compared with the store since the start")
             }
             Self::OtherWriter(why) => write!(f, "another writer uses our owner id: {why}"),
-            Self::Lease(key) => write!(f, "{key} holds this checkpoint prefix"),
+            Self::Lease(key) => {
+                write!(f, "{key} holds this checkpoint prefix, or is another run of this job")
+            }
             Self::MaxParallel => f.write_str("the target has max_parallel attempts open"),
             Self::Stopping => f.write_str("spotkeeper is stopping"),
         }

@@ -165,7 +165,9 @@ impl Driver {
     fn row(&self, job: &Job) -> JobRow {
         let now = self.clock.now();
         let holds = self.holds(job);
-        let phase = phase(job, &holds, now);
+        // A parked job is left alone whatever its attempt does: a person has to know.
+        let parked = self.book.parked.contains_key(&job.key);
+        let phase = if parked { Phase::Blocked } else { phase(job, &holds, now) };
         let spec = self.book.spec_of(job);
         let target = spec.as_ref().map(|spec| spec.target.to_string()).unwrap_or_default();
         let open = job.open.last();

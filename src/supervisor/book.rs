@@ -8,7 +8,7 @@ use crate::model::cloud::CloudJob;
 use crate::model::ids::{CloudId, Digest, JobKey, Mark, Owner, TargetName};
 use crate::model::spec::{JobSpec, Place, Target};
 use crate::model::time::{BootTime, Now};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,6 +109,14 @@ impl Book {
             .map(|job| &job.key)
     }
 
+    /// The specs that a record names.
+    pub(super) fn digests_in_use(&self) -> BTreeSet<Digest> {
+        let jobs = self.jobs.values();
+        let open = jobs.clone().flat_map(|job| job.open.iter().map(|a| a.spec.clone()));
+        let ended = self.ended.values().flatten().map(|e| e.attempt.spec.clone());
+        jobs.map(|job| job.spec.clone()).chain(open).chain(ended).collect()
+    }
+
     /// What is known of a mark whose attempt is not open.
     pub(super) fn past_of(&self, mark: &Mark) -> Past {
         self.past.get(mark).map_or(Past::Stranger, |(_, past)| past.clone())
@@ -195,6 +203,14 @@ impl Book {
         spec: &JobSpec,
         staged: &BTreeMap<JobKey, Job>,
     ) -> Option<JobKey> {
+        // Another run of the same job is the same work, whatever it writes to.
+        let other_run = self.with_staged(staged).find(|other| {
+            let alive = !other.open.is_empty() || !other.copies.is_empty();
+            other.key.name == job.key.name && other.key.run != job.key.run && alive
+        });
+        if let Some(other) = other_run {
+            return Some(other.key.clone());
+        }
         let own = &spec.checkpoint.as_ref()?.location;
         self.with_staged(staged)
             .filter(|other| other.key != job.key && other.holds_lease())

@@ -148,7 +148,10 @@ impl Driver {
         if now < self.backup_due.at && self.sequence < self.backup_due.sequence {
             return;
         }
-        let result = self.store.backup().await;
+        let result = match self.store.backup().await {
+            Ok(()) => self.store.sweep_blobs(self.book.digests_in_use()).await.map(drop),
+            Err(error) => Err(error),
+        };
         let pause = if result.is_ok() { BACKUP_INTERVAL } else { BACKUP_RETRY };
         self.backup_due =
             BackupDue { at: now.plus(pause), sequence: self.sequence + BACKUP_COMMITS };

@@ -132,6 +132,7 @@ impl Effects {
             driver: self.driver.clone(),
             going: self.sweeping.subscribe(),
             lookback: Lookback::since(started),
+            caller: None,
         };
         Box::pin(sweeper.run())
     }

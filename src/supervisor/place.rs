@@ -37,6 +37,9 @@ impl PlaceState {
         }
         self.fault = None;
         let first = self.last_pass.is_none();
+        if !pass.same_caller {
+            self.late_passes = 0;
+        }
         self.last_pass = Some(pass.started);
         if pass.started >= started.boot.plus(acceptance) {
             self.late_passes = self.late_passes.saturating_add(1);
@@ -90,7 +93,7 @@ mod tests {
             storage: None,
             credentials: CredentialsRef::Environment,
         };
-        Pass { place, started: BootTime(at), complete: true, server: None }
+        Pass { place, started: BootTime(at), complete: true, same_caller: true, server: None }
     }
 
     #[test]
@@ -114,6 +117,20 @@ mod tests {
         let mut place = PlaceState::default();
         place.passed(&pass(10), Duration::from_secs(3), START);
         assert!(place.new_store_wait(Duration::from_secs(3)).is_some());
+    }
+
+    #[test]
+    fn passes_by_other_keys_do_not_add_up() {
+        let acceptance = Duration::from_secs(3);
+        let mut place = PlaceState::default();
+        place.passed(&pass(10_000), acceptance, START);
+        place.passed(&pass(11_000), acceptance, START);
+        let other = Pass { same_caller: false, ..pass(12_000) };
+        place.passed(&other, acceptance, START);
+        assert!(place.new_store_wait(acceptance).is_some());
+        place.passed(&pass(13_000), acceptance, START);
+        place.passed(&pass(14_000), acceptance, START);
+        assert!(place.new_store_wait(acceptance).is_none());
     }
 
     #[test]

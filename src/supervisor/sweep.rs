@@ -57,6 +57,8 @@ pub(super) struct Sweeper {
     pub(super) driver: mpsc::Sender<Message>,
     pub(super) going: watch::Receiver<bool>,
     pub(super) lookback: Lookback,
+    /// Who listed in the last pass.
+    pub(super) caller: Option<String>,
 }
 
 impl Sweeper {
@@ -66,7 +68,7 @@ impl Sweeper {
             // A place that is not looked at any more would hold its jobs for ever.
             let swept = AssertUnwindSafe(self.sweep()).catch_unwind().await;
             let swept = swept.unwrap_or_else(|_| Swept {
-                pass: Pass { place, started, complete: false, server: None },
+                pass: Pass { place, started, complete: false, same_caller: true, server: None },
                 jobs: Vec::new(),
                 owner_seen: false,
                 fault: Some("the pass panicked".to_owned()),
@@ -94,6 +96,7 @@ impl Sweeper {
                 place: self.place.clone(),
                 started: now.boot,
                 complete: false,
+                same_caller: true,
                 server: None,
             },
             jobs: Vec::new(),
@@ -122,6 +125,8 @@ impl Sweeper {
                 }
                 swept.pass.server = answer.date;
                 swept.pass.complete = answer.value.complete();
+                let before = self.caller.replace(answer.value.caller.clone());
+                swept.pass.same_caller = before.is_none_or(|b| b == answer.value.caller);
                 swept.fault = answer.value.gap;
                 let ours = answer.value.jobs.into_iter();
                 let ours: Vec<_> = ours.filter(|job| mark_of(job, &self.owner).is_some()).collect();

@@ -510,6 +510,7 @@ impl World {
             place: self.place.clone(),
             started: BootTime(self.now),
             complete,
+            same_caller: true,
             server: Some(WallTime(EPOCH + self.now.cast_signed())),
         };
         self.feed(Input::Swept(pass));

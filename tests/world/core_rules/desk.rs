@@ -193,10 +193,15 @@ impl Desk {
     }
 
     pub(super) fn pass(&mut self, complete: bool) -> &mut Self {
+        self.pass_by(complete, true)
+    }
+
+    pub(super) fn pass_by(&mut self, complete: bool, same_caller: bool) -> &mut Self {
         self.feed(Input::Swept(Pass {
             place: place(),
             started: self.now.boot,
             complete,
+            same_caller,
             server: Some(self.now.wall),
         }))
     }

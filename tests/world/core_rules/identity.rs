@@ -123,6 +123,16 @@ fn absent_is_proved_by_three_complete_passes_that_began_after_the_window() {
 }
 
 #[test]
+fn passes_by_other_keys_prove_nothing_together() {
+    let mut desk = searching();
+    desk.wait(ACCEPTANCE);
+    desk.pass(true).pass(true).pass_by(true, false);
+    assert_eq!(desk.job.open.len(), 1, "other keys may not see the same jobs");
+    desk.pass(true).pass(true);
+    assert!(desk.job.open.is_empty());
+}
+
+#[test]
 fn the_wait_for_absence_starts_anew_with_the_process_and_with_the_last_word_of_a_send() {
     let mut desk = searching();
     desk.wait(ACCEPTANCE);
