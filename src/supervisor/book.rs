@@ -1,7 +1,7 @@
 //! All jobs in memory, as they are committed, with the indexes that a step is given.
 
 use super::place::PlaceState;
-use crate::core::job::{EndedAttempt, Job};
+use crate::core::job::{EndedAttempt, Job, Source};
 use crate::core::step::{EndedRef, Past};
 use crate::core::submit::Gate;
 use crate::model::cloud::CloudJob;
@@ -214,6 +214,8 @@ impl Book {
         let own = &spec.checkpoint.as_ref()?.location;
         self.with_staged(staged)
             .filter(|other| other.key != job.key && other.holds_lease())
+            // Two that hold it and have nothing open would wait for each other for ever.
+            .filter(|other| !other.open.is_empty() || !job.holds_lease() || is_first(other, job))
             .find(|other| {
                 let specs = other.open.iter().map(|a| &a.spec).chain([&other.spec]);
                 specs
@@ -231,4 +233,11 @@ impl Book {
             .count();
         u32::try_from(open).unwrap_or(u32::MAX) < target.max_parallel
     }
+}
+
+/// Which of two jobs goes on first where both hold one prefix: one that has its file before one
+/// that lost it, then by name.
+fn is_first(job: &Job, other: &Job) -> bool {
+    let rank = |job: &Job| (job.source == Source::Unmanaged, job.key.clone());
+    rank(job) < rank(other)
 }

@@ -360,3 +360,24 @@ fn a_job_file_that_goes_and_comes_back_still_waits_for_what_runs() {
     world.wait("the next run is submitted", |world| world.ledger().count("create") == 2);
     world.ledger().assert_never_two(anyone);
 }
+
+/// A job that lost its file and one that was moved to its prefix end at one time: each holds the
+/// prefix, and neither may wait for the other for ever.
+#[test]
+fn two_jobs_that_come_to_share_a_prefix_take_turns() {
+    let mut world = World::new(&[]);
+    let (first, second) = (JobFile::new("first", 200), JobFile::new("second", 200));
+    world.put_job("first", &first);
+    world.put_job("second", &second);
+    world.start(&[]);
+    world.wait_saved("first");
+    world.wait_saved("second");
+    std::fs::remove_file(world.path("jobs.d/first.toml")).expect("removed");
+    let moved = JobFile { saves: first.saves.clone(), looks: first.looks.clone(), ..second };
+    world.put_job("second", &moved);
+    world.wait_log("the job file is gone");
+    world.wait_log("the job file changed");
+    assert_eq!(world.release_all(), 2);
+    world.wait_done("second");
+    world.ledger().assert_never_two(job_of);
+}
