@@ -258,8 +258,12 @@ fn save(options: &TrainerOptions, step: u64) -> Result<(), TrainerError> {
         write(&marker, b"", 1, Duration::ZERO)?;
     }
     sleep(pause);
+    // Moved into place: a kill must not leave an empty tracker, which no argument overrides.
     let tracker = options.save.join("latest_checkpointed_iteration.txt");
-    write(&tracker, step.to_string().as_bytes(), 1, Duration::ZERO)
+    let aside = options.save.join("latest_checkpointed_iteration.txt.tmp");
+    write(&aside, step.to_string().as_bytes(), 1, Duration::ZERO)?;
+    std::fs::rename(&aside, &tracker)
+        .map_err(|source| TrainerError::Save { path: tracker.clone(), source })
 }
 
 fn write(path: &Path, bytes: &[u8], writes: usize, pause: Duration) -> Result<(), TrainerError> {
