@@ -15,3 +15,4 @@ mod demo;
 mod harness;
 mod ledger;
 mod promises;
+mod slow_bucket;

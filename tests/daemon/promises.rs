@@ -2,6 +2,7 @@
 
 use crate::harness::{ACCEPTANCE_TIME, JobFile, PATIENCE, World};
 use crate::ledger::job_of;
+use crate::slow_bucket::SlowBucket;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt as _;
@@ -380,4 +381,32 @@ fn two_jobs_that_come_to_share_a_prefix_take_turns() {
     assert_eq!(world.release_all(), 2);
     world.wait_done("second");
     world.ledger().assert_never_two(job_of);
+}
+
+/// The old prefix answers late and is empty. That says nothing about the new one.
+#[test]
+fn a_look_at_the_old_prefix_says_nothing_about_the_new_one() {
+    let bucket = SlowBucket::new();
+    let mut world = World::new(&[]);
+    let daemon_file = world.path("spotkeeper.toml");
+    let text = std::fs::read_to_string(&daemon_file).expect("a daemon file");
+    let text = format!("{text}storage = {{ endpoint = \"{}\" }}\n", bucket.url());
+    std::fs::write(daemon_file, text).expect("written");
+    let job = JobFile::new("train", 30);
+    let file_url = format!("url = \"file://{}\"", world.path(&job.looks).display());
+    let put = |world: &World, prefix: &str| {
+        let url = format!("path = \"/mnt/{prefix}\"\nurl = \"oss://bucket/{prefix}/\"");
+        let text = world.job_text(&job).replace(&file_url, &url);
+        std::fs::write(world.path("jobs.d/train.toml"), text).expect("written");
+    };
+    put(&world, "old");
+    world.start(&[]);
+    world.wait("the old prefix is looked into", |_| bucket.was_asked("old"));
+    put(&world, "new");
+    world.wait("the new prefix is looked into", |_| bucket.was_asked("new"));
+    bucket.answer("old");
+    chances();
+    assert_eq!(world.ledger().count("create"), 0, "{}", world.log());
+    bucket.answer("new");
+    world.wait("the job is created", |world| world.ledger().count("create") == 1);
 }
