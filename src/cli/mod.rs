@@ -51,23 +51,41 @@ pub struct Cli {
     pub verb: Verb,
 }
 
+/// Where the help shows the flags of every verb: behind those that a verb has of its own.
+const COMMON: &str = "Options of every command";
+
 /// Flags of every verb.
 #[derive(Debug, Clone, Args)]
 pub struct Global {
     /// Daemon file [default: /etc/spotkeeper/spotkeeper.toml]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = COMMON)]
     pub config: Option<PathBuf>,
     /// Socket of the daemon [default: the daemon file's]
-    #[arg(long, global = true, value_name = "PATH", env = "SPOTKEEPER_SOCKET")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "SPOTKEEPER_SOCKET",
+        hide_env_values = true,
+        help_heading = COMMON
+    )]
     pub socket: Option<PathBuf>,
     /// How to write what was found
-    #[arg(short = 'o', long = "output", global = true, value_enum, default_value = "table")]
+    #[arg(
+        short = 'o',
+        long = "output",
+        global = true,
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "table",
+        help_heading = COMMON
+    )]
     pub output: Format,
     /// Leave out remarks
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = COMMON)]
     pub quiet: bool,
     /// Say more
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = COMMON)]
     pub verbose: u8,
 }
 
