@@ -48,6 +48,7 @@ async fn serve(settings: Settings) -> Exit {
         }
     };
     let socket = settings.config.socket.clone();
+    let jobs = settings.config.jobs_directory.clone();
     let supervisor = match Supervisor::open(settings, stop.clone()).await {
         Ok(supervisor) => supervisor,
         Err(error) => {
@@ -65,6 +66,12 @@ async fn serve(settings: Settings) -> Exit {
             return if taken { Exit::Refused } else { Exit::Error };
         }
     };
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        socket = %socket.display(),
+        jobs = %jobs.display(),
+        "running"
+    );
     let mut stopped = stop;
     let api = tokio::spawn(api::serve(listener, supervisor.handle(), async move {
         // The sender is gone: the process is on its way out.
