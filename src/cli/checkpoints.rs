@@ -60,6 +60,10 @@ pub async fn checkpoints(
 ) -> Result<Exit, Failure> {
     let found = if args.place.contains("://") {
         document(&look_below(args, console).await?)
+    } else if args.place.contains('/') {
+        // No job's name has a slash.
+        let why = format!("`{}` is not a URL: a folder is file:///FOLDER", args.place);
+        return Err(Failure::Usage(why));
     } else {
         for (flag, given) in [
             ("--format", args.format.is_some()),

@@ -107,7 +107,12 @@ impl DaemonFile {
 pub fn load_daemon(path: &Path, surroundings: &Surroundings) -> DaemonFile {
     match files::read(path) {
         Ok(source) => read_daemon(&source, surroundings),
-        Err(diagnostic) => DaemonFile { draft: None, diagnostics: vec![*diagnostic] },
+        Err(mut diagnostic) => {
+            if matches!(path.try_exists(), Ok(false)) {
+                diagnostic.mend = "`spotkeeper init` makes one; or name yours with --config".into();
+            }
+            DaemonFile { draft: None, diagnostics: vec![*diagnostic] }
+        }
     }
 }
 

@@ -143,7 +143,7 @@ pub enum FormatError {
         word: String,
     },
     /// `custom` without a layout.
-    #[error("format `custom` needs a pattern")]
+    #[error("format `custom` needs a pattern, which stands in a job file: name the job instead")]
     NoLayout,
     /// A pattern that is none.
     #[error(transparent)]
