@@ -184,7 +184,7 @@ fn show_change(
         return Ok(());
     }
     shown.insert(row.name.clone(), row.phase.clone());
-    console.remark(&plain(&format!("{}  {}  {}", row.name, row.phase, row.why)))
+    console.remark(plain(&format!("{}  {}  {}", row.name, row.phase, row.why)).trim_end())
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub fn render(why: &WhyView, style: Style, moment: &Moment) -> String {
     let reason = if row.why.is_empty() { String::new() } else { format!(": {}", plain(&row.why)) };
     page.raw("Now", &format!("{}{reason}", coloured(&plain(&row.phase), style)));
     page.list("Held by", why.holds.iter().map(String::as_str));
-    page.line("Next", if why.next.is_empty() { "nothing happens by itself" } else { &why.next });
+    page.line("Next", if why.next.is_empty() { next_of(&row.phase) } else { &why.next });
     let no_progress = match why.ends_without_progress {
         0 => "no end without progress".into(),
         1 => "1 end since the last new checkpoint".to_owned(),
@@ -54,6 +54,17 @@ pub fn render(why: &WhyView, style: Style, moment: &Moment) -> String {
     };
     page.line("Budgets", &no_progress);
     page.text()
+}
+
+/// What follows in a phase for which the daemon names nothing.
+fn next_of(phase: &str) -> &'static str {
+    match phase {
+        "SUBMITTING" | "WAITING" | "STARTING" | "RUNNING" | "STALLED" => {
+            "the attempt is watched; what follows is decided when it ends"
+        }
+        "STOPPING" => "the end of what was asked to stop is awaited",
+        _ => "nothing happens by itself",
+    }
 }
 
 fn attempt(page: &mut Page, attempt: &AttemptView, moment: &Moment) {

@@ -134,6 +134,9 @@ impl Driver {
                 "cancelled; nothing more is submitted, the end of attempt {} is awaited",
                 job.open.iter().map(|a| a.no.to_string()).collect::<Vec<_>>().join(", ")
             ),
+            (ActVerb::Pause | ActVerb::Resume, Wanted::Run | Wanted::Hold) if job.is_over() => {
+                format!("nothing to do: it is {}; `spotkeeper retry` starts it again", row.phase)
+            }
             (ActVerb::Pause, Wanted::Hold) => {
                 "paused; what runs goes on, nothing is submitted".to_owned()
             }
@@ -160,6 +163,17 @@ impl Driver {
             mark: Mark::from_random([0; 10]),
         };
         may_submit(job, &given).err().unwrap_or_default()
+    }
+
+    /// The holds as a person reads them. While an attempt is open, or when all is over, nobody looks
+    /// for a resume point, and that there is none says nothing.
+    fn shown_holds(&self, job: &Job) -> Vec<String> {
+        let looks = job.open.is_empty() && job.result.is_none();
+        let holds = self.holds(job).into_iter();
+        holds
+            .filter(|hold| looks || !matches!(hold, Hold::NoResumePoint(_) | Hold::Backoff { .. }))
+            .map(|hold| hold.to_string())
+            .collect()
     }
 
     fn row(&self, job: &Job) -> JobRow {
@@ -227,6 +241,15 @@ impl Driver {
             | Phase::Starting
             | Phase::Running
             | Phase::Stalled
+                if job.wanted == Wanted::Hold =>
+            {
+                "stay paused after it".to_owned()
+            }
+            Phase::Submitting
+            | Phase::Waiting
+            | Phase::Starting
+            | Phase::Running
+            | Phase::Stalled
             | Phase::Stopping
             | Phase::Paused
             | Phase::Succeeded
@@ -243,7 +266,7 @@ impl Driver {
         let ended = ended.into_iter().flatten().rev().map(ended_view);
         JobPage {
             row: self.row(job),
-            holds: self.holds(job).iter().map(ToString::to_string).collect(),
+            holds: self.shown_holds(job),
             checkpoints: spec
                 .and_then(|spec| spec.checkpoint.as_ref().map(|c| c.location.to_string())),
             spec: job.spec.0.clone(),
@@ -275,7 +298,7 @@ impl Driver {
         Ok(WhyView {
             attempt,
             checkpoint: checkpoint.map(|e| e.event.data.clone()).unwrap_or_default(),
-            holds: self.holds(job).iter().map(ToString::to_string).collect(),
+            holds: self.shown_holds(job),
             next: row.next.clone(),
             ends_without_progress: job.progress.ends,
             row,
