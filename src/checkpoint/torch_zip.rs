@@ -23,6 +23,8 @@ pub enum TorchFile {
     Torn(String),
     /// A pickle without zip (torch before 1.6): its end cannot be told.
     Pickle,
+    /// Neither zip nor pickle: not of torch.save, whatever its name; its end cannot be told.
+    Other,
     /// It may not be read.
     Unreadable(String),
 }
@@ -134,7 +136,11 @@ fn judge_head(head: &[u8]) -> TorchFile {
         _ if head.starts_with(ZIP) || ZIP.starts_with(head) => {
             TorchFile::Torn("it is cut: the zip has no end record".into())
         }
-        _ => TorchFile::Torn("it is neither a zip of torch.save nor a pickle".into()),
+        // Room that was set aside and never written.
+        _ if head.iter().all(|byte| *byte == 0) => {
+            TorchFile::Torn("it begins with nothing but zeros".into())
+        }
+        _ => TorchFile::Other,
     }
 }
 
@@ -212,9 +218,10 @@ mod tests {
     #[test]
     fn a_head_tells_cut_zips_from_pickles() {
         assert_eq!(judge_head(&[0x80, 2, 0x8a, 0x0a]), TorchFile::Pickle);
-        for torn in [&b"PK\x03\x04"[..], b"P", b"PK", &[0; 4], b"abcd", &[]] {
+        for torn in [&b"PK\x03\x04"[..], b"P", b"PK", &[0; 4], &[]] {
             assert!(matches!(judge_head(torn), TorchFile::Torn(_)), "{torn:?}");
         }
+        assert_eq!(judge_head(b"abcd"), TorchFile::Other);
     }
 
     #[test]

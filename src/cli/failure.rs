@@ -23,7 +23,7 @@ pub enum Failure {
     },
     /// Nobody answers on the socket.
     #[error(
-        "no daemon answers on {}: start it with `systemctl start spotkeeper` or `spotkeeper run`, \
+        "no daemon answers on {}: start it with `spotkeeper run`, \
          or name another socket with --socket",
         socket.display()
     )]

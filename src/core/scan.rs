@@ -19,6 +19,8 @@ const TOO_SOON: Duration = Duration::from_secs(60);
 const BLIND_LOOKS_LIMIT: u32 = 3;
 /// Attempts in a row that never ran, for a reason that does not pass, until a person is asked.
 pub(super) const HOPELESS_LIMIT: u32 = 3;
+/// Refused checkpoints that an event's sentence names; its data names all.
+const REFUSED_IN_TEXT: usize = 3;
 /// The end without progress at which a person is told. Nothing is given up before.
 const ALARM_AT_END: u32 = 3;
 
@@ -454,12 +456,15 @@ fn tell_choice(draft: &mut Draft<'_>, findings: &Findings, start: &Start) {
         Some(point) => format!("chose step {}", label(&point.path, point.step)),
         None => "chose nothing".to_owned(),
     };
-    for candidate in &refused {
+    for candidate in refused.iter().take(REFUSED_IN_TEXT) {
         text = format!(
             "{text}; refused {} ({})",
             label(&candidate.path, candidate.step),
             candidate.why
         );
+    }
+    if refused.len() > REFUSED_IN_TEXT {
+        text = format!("{text}; and {} more", refused.len() - REFUSED_IN_TEXT);
     }
     let refused: Vec<_> = refused
         .iter()

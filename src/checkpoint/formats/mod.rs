@@ -224,7 +224,11 @@ async fn torch_files(
         match answer? {
             TorchFile::Whole => {}
             TorchFile::Torn(why) => return Ok(Some(Judgement::torn(format!("{name}: {why}")))),
-            TorchFile::Pickle if pickles == Pickles::Accepted => {}
+            TorchFile::Pickle | TorchFile::Other if pickles == Pickles::Accepted => {}
+            TorchFile::Other => {
+                let why = format!("{name}: it is neither a zip of torch.save nor a pickle");
+                return Ok(Some(Judgement::torn(why)));
+            }
             TorchFile::Pickle => {
                 let why = format!("{name}: a pickle without zip, whose end cannot be told");
                 return Ok(Some(Judgement { wholeness: Wholeness::Unknown, why }));
