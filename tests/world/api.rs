@@ -296,7 +296,7 @@ async fn without_a_daemon_the_message_names_socket_and_start() {
         assert_eq!(failure.exit(), Exit::NotReachable);
         let report = failure.report();
         assert!(report.contains(socket.to_str().expect("a text")), "{report}");
-        assert!(report.contains("systemctl start spotkeeper"), "{report}");
+        assert!(report.contains("`spotkeeper run`"), "{report}");
         assert!(report.starts_with("error[E110]"), "{report}");
         assert_eq!(out, "");
     }
