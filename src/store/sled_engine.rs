@@ -11,6 +11,7 @@ use std::io;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::aside;
 use super::batch::Batch;
@@ -21,6 +22,9 @@ use super::engine::{
 
 const FOLDER: &str = "sled";
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
+/// Tries to get sled's lock, and the pause between two.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// The mark's key: records never have an empty one.
 const MARK_KEY: &[u8] = b"";
 const MARK_BYTES: usize = 20;
@@ -123,7 +127,7 @@ impl SledEngine {
             .mode(sled::Mode::LowSpace)
             .cache_capacity(CACHE_BYTES)
             .flush_every_ms(None);
-        let db = guarded(&Cell::new(false), || config.open())?;
+        let db = guarded(&Cell::new(false), || open_patiently(&config))?;
         Ok(Self { db: Some(db), panicked: Cell::new(false) })
     }
 
@@ -168,8 +172,23 @@ fn guarded<T>(
     }
 }
 
-/// Tells damage from a disk or system that refuses. `WouldBlock` is damage: our own lock is held,
-/// so only a leaked handle of this process can hold sled's, and new files are the way out.
+/// Opens sled. Its lock may outlive the last handle for a moment: a child process holds a copy of
+/// it between fork and exec, and sled's own threads end a little later than its handle.
+fn open_patiently(config: &sled::Config) -> sled::Result<sled::Db> {
+    for _ in 0..LOCK_TRIES {
+        match config.open() {
+            // sled gives the reason as text alone.
+            Err(sled::Error::Io(error)) if error.to_string().contains("could not acquire lock") => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
+    config.open()
+}
+
+/// Tells damage from a disk or system that refuses. A lock that stays taken is damage: our own lock
+/// is held, so only a leaked handle of this process can hold sled's, and new files are the way out.
 fn sort(error: sled::Error) -> EngineError {
     match error {
         sled::Error::Io(source) if is_refusal(&source) => EngineError::Io { source },
@@ -311,6 +330,21 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         obeys_the_surface(&mut SledHome::new(root.path().to_owned()));
         obeys_the_surface(&mut MemoryHome::default());
+    }
+
+    #[test]
+    fn a_lock_that_is_let_go_in_a_moment_is_no_damage() {
+        let root = tempfile::tempdir().unwrap();
+        let mut home = SledHome::new(root.path().to_owned());
+        drop(home.open().unwrap());
+        let held = std::fs::File::open(home.folder().join("db")).unwrap();
+        held.lock().unwrap();
+        let holder = std::thread::spawn(move || {
+            std::thread::sleep(5 * LOCK_PAUSE);
+            drop(held);
+        });
+        home.open().unwrap();
+        holder.join().unwrap();
     }
 
     #[test]
