@@ -11,7 +11,7 @@ use crate::cli::text::plain;
 use crate::config::{DAEMON_FILE, Surroundings, load_daemon};
 use crate::model::checkpoint::{Location, Look, Scheme};
 use crate::model::spec::{CredentialsRef, Target};
-use crate::openapi::credentials::resolve;
+use crate::openapi::credentials::Keychain;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::path::Path;
@@ -154,7 +154,7 @@ async fn look_below(args: &CheckpointsArgs, console: &Console<'_>) -> Result<Val
     let place = location::parse(&args.place).map_err(|e| Failure::Usage(e.to_string()))?;
     let access = match place.scheme {
         Scheme::File => None,
-        Scheme::S3 | Scheme::Oss => Some(access(args, &place, console)?),
+        Scheme::S3 | Scheme::Oss => Some(access(args, &place, console).await?),
     };
     let format = args.format.clone().unwrap_or_else(|| "auto".into());
     let options = ScanOptions { format, custom: None, ranks: None };
@@ -170,7 +170,7 @@ async fn look_below(args: &CheckpointsArgs, console: &Console<'_>) -> Result<Val
 
 /// How a bucket is reached: the flags, else the target of the daemon file that fits, else the
 /// region in the URL.
-fn access(
+async fn access(
     args: &CheckpointsArgs,
     place: &Location,
     console: &Console<'_>,
@@ -197,7 +197,8 @@ fn access(
         )));
     };
     let reference = target.map_or(CredentialsRef::Chain, |target| target.place.credentials.clone());
-    let keys = resolve(&reference).map_err(|e| Failure::Look(e.to_string()))?;
+    let held = Keychain::default().keys(&reference, console.moment.now).await;
+    let keys = held.map_err(|e| Failure::Look(e.to_string()))?.keys;
     Ok(StorageAccess {
         endpoint,
         region: region.unwrap_or_default(),

@@ -13,7 +13,7 @@ use crate::model::secret::Secret;
 use crate::model::spec::Place;
 use crate::model::time::WallTime;
 use crate::openapi::client::{Client, ClientConfig, ClientError, Lane, Limits, PlainHttp, mask};
-use crate::openapi::credentials::{Credentials, CredentialsError, resolve};
+use crate::openapi::credentials::{Credentials, CredentialsError, Keychain};
 use crate::openapi::error::{CallError, Told, whole};
 use crate::openapi::request::{Method, Request, Stamp, path};
 use serde_json::{Map, Value};
@@ -33,6 +33,7 @@ pub struct Dlc {
     client: Client,
     place: Place,
     owner: Owner,
+    keychain: Keychain,
 }
 
 /// An answer, and what the server said about itself.
@@ -130,21 +131,27 @@ impl ApiError {
 }
 
 impl Dlc {
-    /// A client for `place`, listing the jobs of `owner`.
-    pub fn new(place: &Place, owner: Owner, plain_http: PlainHttp) -> Result<Self, ClientError> {
-        Self::with_limits(place, owner, plain_http, Limits::default())
+    /// A client for `place`, listing the jobs of `owner`, with keys from `keychain`.
+    pub fn new(
+        place: &Place,
+        owner: Owner,
+        keychain: &Keychain,
+        plain_http: PlainHttp,
+    ) -> Result<Self, ClientError> {
+        Self::with_limits(place, owner, keychain, plain_http, Limits::default())
     }
 
     /// The same with other time-outs and sizes.
     pub fn with_limits(
         place: &Place,
         owner: Owner,
+        keychain: &Keychain,
         plain_http: PlainHttp,
         limits: Limits,
     ) -> Result<Self, ClientError> {
         let endpoint = place.endpoint.clone();
         let client = Client::new(&ClientConfig { endpoint, version: VERSION, plain_http, limits })?;
-        Ok(Self { client, place: place.clone(), owner })
+        Ok(Self { client, place: place.clone(), owner, keychain: keychain.clone() })
     }
 
     /// Sends CreateJob once, with `secrets` added to the body's `Envs`. `now` becomes
@@ -171,7 +178,7 @@ impl Dlc {
             let message = format!("a body of {} bytes; DLC takes {BODY_LIMIT}", body.len());
             return Answer::new(ours("InvalidParameter", message), &Told::default());
         }
-        let keys = match self.keys(action) {
+        let keys = match self.keys(action, now).await {
             Ok(keys) => keys,
             Err(error) => return not_sent(whole(&error)),
         };
@@ -208,16 +215,28 @@ impl Dlc {
 
     /// One job, whole.
     pub async fn get_job(&self, id: &CloudId, now: WallTime) -> Result<Answer<CloudJob>, ApiError> {
-        let segments = ["api", "v1", "jobs", id.as_str()];
-        let answer = self.call("GetJob", Method::Get, &segments, Vec::new(), now).await?;
-        let bad = |source| ApiError::Wire { source, date: answer.told.date };
-        let value = wire::object("GetJob", &answer.body).map_err(bad)?;
-        let job = wire::job(&value, Source::GetJob).map_err(bad)?;
+        let answer = self.get_job_value(id, now).await?;
+        let date = answer.date;
+        let bad = |source| ApiError::Wire { source, date };
+        let job = wire::job(&answer.value, Source::GetJob).map_err(bad)?;
         if job.id != *id {
             let found = format!("{}, but {id} was asked for", job.id);
             return Err(bad(WireError::Field { what: "GetJob", field: "JobId", found }));
         }
-        Ok(Answer::new(job, &answer.told))
+        Ok(Answer { value: job, date, retry_after: answer.retry_after })
+    }
+
+    /// One job as DLC showed it, every field, known to us or not.
+    pub async fn get_job_value(
+        &self,
+        id: &CloudId,
+        now: WallTime,
+    ) -> Result<Answer<Value>, ApiError> {
+        let segments = ["api", "v1", "jobs", id.as_str()];
+        let answer = self.call("GetJob", Method::Get, &segments, Vec::new(), now).await?;
+        let value = wire::object("GetJob", &answer.body)
+            .map_err(|source| ApiError::Wire { source, date: answer.told.date })?;
+        Ok(Answer::new(value, &answer.told))
     }
 
     /// Every job that `filter` means, oldest first, over all pages. An error in any page is an
@@ -227,7 +246,7 @@ impl Dlc {
         filter: &ListFilter,
         now: WallTime,
     ) -> Result<Answer<ListPass>, ApiError> {
-        let keys = self.keys("ListJobs")?;
+        let keys = self.keys("ListJobs", now).await?;
         let mut pass = Gathered::default();
         let mut told = Told::default();
         for number in 1..=PAGES_LIMIT {
@@ -299,8 +318,9 @@ impl Dlc {
         lines("GetPodLogs", "Logs", &answer)
     }
 
-    fn keys(&self, action: &'static str) -> Result<Credentials, ApiError> {
-        resolve(&self.place.credentials).map_err(|source| ApiError::Credentials { action, source })
+    async fn keys(&self, action: &'static str, now: WallTime) -> Result<Credentials, ApiError> {
+        let held = self.keychain.keys(&self.place.credentials, now).await;
+        held.map(|held| held.keys).map_err(|source| ApiError::Credentials { action, source })
     }
 
     async fn call(
@@ -311,7 +331,7 @@ impl Dlc {
         query: Vec<(String, String)>,
         now: WallTime,
     ) -> Result<crate::openapi::client::Answer, ApiError> {
-        let keys = self.keys(action)?;
+        let keys = self.keys(action, now).await?;
         self.send(action, method, segments, query, &keys, now).await
     }
 

@@ -7,13 +7,14 @@ use crate::model::checkpoint::{Look, Pin, ResumePoint, Scheme};
 use crate::model::error::Class;
 use crate::model::spec::{CheckpointSpec, Place};
 use crate::model::time::WallTime;
-use crate::openapi::credentials;
+use crate::openapi::credentials::Keychain;
 use crate::service::crash;
 
 /// One look under the location of `checkpoint`.
 pub(super) async fn look(
     checkpoint: &CheckpointSpec,
     place: Option<&Place>,
+    keychain: &Keychain,
     now: WallTime,
 ) -> Look {
     let access = match (checkpoint.location.scheme, place) {
@@ -22,7 +23,7 @@ pub(super) async fn look(
             let why = "the daemon file has no target that says how to reach the bucket".to_owned();
             return Look::CouldNotLook { why, needs_person: true };
         }
-        (Scheme::S3 | Scheme::Oss, Some(place)) => match access(place) {
+        (Scheme::S3 | Scheme::Oss, Some(place)) => match access(place, keychain, now).await {
             Ok(access) => Some(access),
             Err(NoAccess { why, needs_person }) => {
                 return Look::CouldNotLook { why, needs_person };
@@ -59,15 +60,20 @@ struct NoAccess {
     needs_person: bool,
 }
 
-fn access(place: &Place) -> Result<StorageAccess, NoAccess> {
+async fn access(
+    place: &Place,
+    keychain: &Keychain,
+    now: WallTime,
+) -> Result<StorageAccess, NoAccess> {
     let Some(endpoint) = place.storage.clone() else {
         let why = "the target has no storage endpoint".to_owned();
         return Err(NoAccess { why, needs_person: true });
     };
-    let keys = credentials::resolve(&place.credentials).map_err(|error| NoAccess {
+    let held = keychain.keys(&place.credentials, now).await.map_err(|error| NoAccess {
         why: chain(&error),
         needs_person: error.class() == Class::Operator,
     })?;
+    let keys = held.keys;
     Ok(StorageAccess {
         plain_http: endpoint.starts_with("http://"),
         endpoint,

@@ -17,6 +17,7 @@ use crate::model::ids::{AttemptNo, CloudId, JobKey, Owner};
 use crate::model::spec::{JobSpec, Place};
 use crate::model::time::{BootTime, Now};
 use crate::openapi::client::PlainHttp;
+use crate::openapi::credentials::Keychain;
 use crate::service::clock::Clock;
 use crate::service::crash;
 use futures_util::FutureExt as _;
@@ -55,6 +56,7 @@ pub(super) struct Effects {
     pub(super) clock: Clock,
     owner: Owner,
     job_secrets: PathBuf,
+    keychain: Keychain,
     interval: Duration,
     driver: mpsc::Sender<Message>,
     creates: Arc<Semaphore>,
@@ -79,6 +81,7 @@ impl Effects {
             clock,
             owner,
             job_secrets,
+            keychain: Keychain::default(),
             interval,
             driver,
             creates: Arc::new(Semaphore::new(CREATES_LIMIT)),
@@ -186,7 +189,7 @@ impl Effects {
         if let Some(client) = clients.get(place) {
             return Ok(client.clone());
         }
-        let client = Dlc::new(place, self.owner.clone(), PlainHttp::Anywhere)
+        let client = Dlc::new(place, self.owner.clone(), &self.keychain, PlainHttp::Anywhere)
             .map_err(|error| chain(&error))?;
         clients.insert(place.clone(), client.clone());
         Ok(client)
@@ -287,7 +290,9 @@ impl Effects {
     pub(super) async fn look(&self, spec: &JobSpec, place: Option<&Place>) -> Look {
         crash::point("scanning");
         match &spec.checkpoint {
-            Some(checkpoint) => super::bucket::look(checkpoint, place, self.clock.now().wall).await,
+            Some(checkpoint) => {
+                super::bucket::look(checkpoint, place, &self.keychain, self.clock.now().wall).await
+            }
             None => Look::Done(crate::model::checkpoint::Findings::default()),
         }
     }

@@ -11,6 +11,7 @@ use spotkeeper::model::secret::Secret;
 use spotkeeper::model::spec::{CredentialsRef, Place};
 use spotkeeper::model::time::WallTime;
 use spotkeeper::openapi::client::{Limits, PlainHttp};
+use spotkeeper::openapi::credentials::Keychain;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::time::Duration;
@@ -47,7 +48,8 @@ fn place(url: &str) -> (Place, tempfile::NamedTempFile) {
 fn world_with(url: &str, limits: Limits) -> World {
     let (place, keys) = place(url);
     let owner = Owner::new("k3f9qz").expect("an owner");
-    let dlc = Dlc::with_limits(&place, owner, PlainHttp::Loopback, limits).expect("a client");
+    let dlc = Dlc::with_limits(&place, owner, &Keychain::default(), PlainHttp::Loopback, limits)
+        .expect("a client");
     World { dlc, keys }
 }
 
@@ -164,7 +166,9 @@ async fn only_a_failed_connection_is_not_sent() {
     let owner = Owner::new("k3f9qz").expect("an owner");
     // A machine without CA files has no HTTPS client at all, and says so.
     let limits = Limits { connect: Duration::from_millis(500), ..Limits::default() };
-    if let Ok(dlc) = Dlc::with_limits(&place, owner, PlainHttp::Loopback, limits) {
+    if let Ok(dlc) =
+        Dlc::with_limits(&place, owner, &Keychain::default(), PlainHttp::Loopback, limits)
+    {
         let outcome = dlc.create_job(&body(), &BTreeMap::new(), now()).await.value;
         assert_eq!(word(&outcome), "not sent", "{outcome:?}");
         let SendOutcome::NotSent { why } = outcome else { unreachable!() };

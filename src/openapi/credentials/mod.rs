@@ -10,6 +10,7 @@ mod file;
 use crate::model::error::Class;
 use crate::model::secret::Secret;
 use crate::model::spec::CredentialsRef;
+use crate::model::time::WallTime;
 use std::path::PathBuf;
 
 /// The keys that sign one call.
@@ -92,8 +93,43 @@ impl CredentialsError {
     }
 }
 
+/// Keys, and what is known of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The keys.
+    pub keys: Credentials,
+    /// Which provider gave them, in words for people: `environment`, `credentials file /etc/…`.
+    pub provider: String,
+    /// When they end; `None` for keys that do not, or do not say.
+    pub expires: Option<WallTime>,
+}
+
+/// Where every call of this process gets its keys. Clones share what is held.
+#[derive(Debug, Clone, Default)]
+pub struct Keychain {}
+
+impl Keychain {
+    /// The keys that `reference` points to, at `now`.
+    ///
+    /// # Errors
+    /// No provider has keys.
+    #[expect(clippy::unused_async, reason = "providers that ask a server wait")]
+    pub async fn keys(
+        &self,
+        reference: &CredentialsRef,
+        _now: WallTime,
+    ) -> Result<Held, CredentialsError> {
+        let keys = resolve(reference)?;
+        let provider = match reference {
+            CredentialsRef::Environment | CredentialsRef::Chain => "environment".to_owned(),
+            CredentialsRef::File(path) => format!("credentials file {}", path.display()),
+        };
+        Ok(Held { keys, provider, expires: None })
+    }
+}
+
 /// The keys that `reference` points to now.
-pub fn resolve(reference: &CredentialsRef) -> Result<Credentials, CredentialsError> {
+fn resolve(reference: &CredentialsRef) -> Result<Credentials, CredentialsError> {
     let variable = |name: &str| std::env::var(name).ok();
     match reference {
         CredentialsRef::Environment => environment::read(&variable),
