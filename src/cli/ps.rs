@@ -57,20 +57,21 @@ pub async fn ps(console: &mut Console<'_>) -> Result<Exit, Failure> {
                 writeln!(console.out, "{}", plain(&row.name))?;
             }
         }
-        Format::Table | Format::Wide if rows.is_empty() => {
-            console
-                .remark("No jobs. Put a job file into the jobs folder; try `spotkeeper check`.")?;
-        }
         Format::Table | Format::Wide => {
-            let wide = console.format == Format::Wide;
-            let detail = if wide { Detail::Wide } else { Detail::Usual };
-            write!(console.out, "{}", render(rows, detail, console.width, console.style))?;
             let faults = match client.daemon().await {
                 Ok(daemon) => faults(&daemon.view),
                 // The jobs are what was asked for, and they are there.
                 Err(_) => String::new(),
             };
-            console.remark(&format!("\n{}{faults}", summary(rows)))?;
+            if rows.is_empty() {
+                let hint = "No jobs. Put a job file into the jobs folder; try `spotkeeper check`.";
+                console.remark(&format!("{hint}{faults}"))?;
+            } else {
+                let wide = console.format == Format::Wide;
+                let detail = if wide { Detail::Wide } else { Detail::Usual };
+                write!(console.out, "{}", render(rows, detail, console.width, console.style))?;
+                console.remark(&format!("\n{}{faults}", summary(rows)))?;
+            }
         }
     }
     Ok(Exit::Done)
@@ -146,7 +147,7 @@ pub fn summary(rows: &[JobRow]) -> String {
     text
 }
 
-/// What is wrong with the targets, a line each.
+/// What is wrong with targets and job files, a line each.
 pub fn faults(daemon: &DaemonView) -> String {
     let mut text = String::new();
     for target in &daemon.targets {
@@ -163,6 +164,9 @@ pub fn faults(daemon: &DaemonView) -> String {
             }
             None => {}
         }
+    }
+    for error in &daemon.refused_files {
+        let _ = write!(text, "\njob file not taken: {}", plain(error));
     }
     text
 }

@@ -170,6 +170,8 @@ pub struct DaemonView {
     pub uptime_s: u64,
     /// Each target: when it was last seen whole, and what is wrong with it.
     pub targets: Vec<TargetView>,
+    /// Errors of job files that are not taken, each with its place; what is on record goes on.
+    pub refused_files: Vec<String>,
 }
 
 /// One target as the daemon sees it.

@@ -4,6 +4,7 @@ use super::body;
 use super::driver::Driver;
 use super::work::Work;
 use crate::checkpoint::report;
+use crate::core::event::Word;
 use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Recovery, Start, Wanted};
 use crate::core::phase::{Phase, phase};
 use crate::core::step::{Act, Given, Input};
@@ -292,8 +293,7 @@ impl Driver {
             }
         };
         let events = self.log.last_of(&job.key, EVENTS_LIMIT);
-        let word = crate::core::event::Word::Checkpoint;
-        let checkpoint = events.iter().rev().find(|e| e.event.word == word);
+        let checkpoint = checkpoint_for(no, &events);
         let row = self.row(job);
         Ok(WhyView {
             attempt,
@@ -400,8 +400,17 @@ impl Driver {
             pid: std::process::id(),
             uptime_s: now.boot.since(self.book.started.boot).as_secs(),
             targets: targets.collect(),
+            refused_files: self.file_errors.clone(),
         }
     }
+}
+
+/// The last CHECKPOINT event; of an attempt, the last one before the next attempt was decided.
+fn checkpoint_for(no: Option<u32>, events: &[StoredEvent]) -> Option<&StoredEvent> {
+    let decided = |e: &StoredEvent| e.event.word == Word::Intent && e.event.attempt > no;
+    let end = no.and_then(|_| events.iter().position(decided));
+    let until = &events[..end.unwrap_or(events.len())];
+    until.iter().rev().find(|e| e.event.word == Word::Checkpoint)
 }
 
 /// Why a job is in its phase, in one line; never empty but for RUNNING and SUCCEEDED.
@@ -503,5 +512,34 @@ fn event_view(stored: &StoredEvent) -> EventView {
         word: word.as_str().unwrap_or_default().to_owned(),
         text: stored.event.text.clone(),
         data: stored.event.data.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::event::Event;
+    use crate::model::ids::{JobName, Run};
+    use crate::model::time::WallTime;
+
+    #[test]
+    fn an_attempt_is_explained_by_the_look_after_it_and_not_by_a_later_one() {
+        let key = JobKey { name: JobName::new("a").expect("a name"), run: 1 as Run };
+        let event = |sequence, attempt, word| StoredEvent {
+            sequence,
+            job: key.clone(),
+            event: Event { at: WallTime(0), attempt, word, text: String::new(), data: ().into() },
+        };
+        let events = [
+            event(1, Some(1), Word::Intent),
+            event(2, Some(1), Word::Ended),
+            event(3, None, Word::Checkpoint),
+            event(4, Some(2), Word::Intent),
+            event(5, Some(2), Word::Ended),
+            event(6, None, Word::Checkpoint),
+        ];
+        let found = |no| checkpoint_for(no, &events).map(|e| e.sequence);
+        assert_eq!([found(Some(1)), found(Some(2)), found(None)], [Some(3), Some(6), Some(6)]);
+        assert_eq!(checkpoint_for(Some(1), &events[..2]).map(|e| e.sequence), None);
     }
 }

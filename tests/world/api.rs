@@ -115,6 +115,7 @@ fn respond(request: Request) {
             pid: 1,
             uptime_s: 1,
             targets: Vec::new(),
+            refused_files: Vec::new(),
         })),
     }
 }

@@ -291,7 +291,8 @@ fn the_summary_counts_phases_and_says_what_was_not_seen() {
     assert_eq!(
         ps::faults(&daemon()),
         "\ntarget hangzhou: Throttling.User; last seen whole 10m ago\
-         \ntarget shanghai: being compared with the store"
+         \ntarget shanghai: being compared with the store\
+         \njob file not taken: a.toml:3:1: error[E031]: unknown key"
     );
 }
 
@@ -312,6 +313,7 @@ fn daemon() -> DaemonView {
             target("shanghai", false, None, None),
             target("beijing", true, Some(3), None),
         ],
+        refused_files: vec!["a.toml:3:1: error[E031]: unknown key".into()],
     }
 }
 
