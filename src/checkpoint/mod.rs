@@ -8,11 +8,14 @@
 //! A new format is one file in `formats` and, if its names are new, one row in `names`.
 //! Tests: `tests/world/checkpoints.rs` and beside the code.
 
+mod dcp;
 pub mod formats;
 pub mod location;
 pub mod names;
 pub mod objects;
+pub mod pickle;
 pub mod report;
+pub mod safetensors;
 pub mod scan;
 pub mod store_folder;
 pub mod store_s3;

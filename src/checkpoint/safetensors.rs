@@ -1,0 +1,143 @@
+//! Whether a `.safetensors` file is whole: its header says where the last tensor ends, and that has
+//! to be the end of the file.
+//!
+//! ```text
+//! 8 bytes    length L of the header, little-endian
+//! L bytes    JSON: {"name": {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__": {…}}
+//! the rest   the tensors; offsets count from here
+//! ```
+//!
+//! Must not do: read tensors, or make room for a length that the file cannot have.
+
+use super::objects::{Objects, Read, StoreError};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use std::fmt;
+
+/// Bytes of the largest header: what the library itself accepts.
+const HEADER_LIMIT_BYTES: u64 = 100_000_000;
+/// Bytes of the length before the header.
+const LENGTH_BYTES: u64 = 8;
+
+/// What a file is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TensorFile {
+    /// It ends where its header says.
+    Whole,
+    /// Empty, cut, or something else in its place.
+    Torn(String),
+    /// It may not be read.
+    Unreadable(String),
+}
+
+/// Looks at one object of the size that a listing showed: two small reads.
+pub async fn check(objects: &Objects, key: &str, size: u64) -> Result<TensorFile, StoreError> {
+    let torn = |why: &str| Ok(TensorFile::Torn(why.to_owned()));
+    if size == 0 {
+        return torn("it is empty");
+    }
+    if size <= LENGTH_BYTES {
+        return torn("it is cut: there is no header");
+    }
+    let bytes = match objects.read(key, 0..LENGTH_BYTES).await? {
+        Read::Bytes(bytes) => bytes,
+        Read::Changed => return torn("it changed while it was looked at"),
+        Read::Refused(why) => return Ok(TensorFile::Unreadable(why)),
+    };
+    let length = bytes.iter().rev().fold(0, |n: u64, &byte| n << 8 | u64::from(byte));
+    if length > HEADER_LIMIT_BYTES {
+        return torn("it does not begin with the length of a header");
+    }
+    let begin = LENGTH_BYTES + length;
+    if begin > size {
+        return torn("it is cut inside its header");
+    }
+    let header = match objects.read(key, LENGTH_BYTES..begin).await? {
+        Read::Bytes(bytes) => bytes,
+        Read::Changed => return torn("it changed while it was looked at"),
+        Read::Refused(why) => return Ok(TensorFile::Unreadable(why)),
+    };
+    let Some(end) = last_end(&header).and_then(|end| end.checked_add(begin)) else {
+        return torn("its header is no JSON of tensors");
+    };
+    match size.cmp(&end) {
+        std::cmp::Ordering::Equal => Ok(TensorFile::Whole),
+        std::cmp::Ordering::Less => {
+            Ok(TensorFile::Torn(format!("it is cut: {size} bytes, its header says {end}")))
+        }
+        std::cmp::Ordering::Greater => {
+            Ok(TensorFile::Torn(format!("{size} bytes, its header says {end}")))
+        }
+    }
+}
+
+/// Where the last tensor ends, counted from the end of the header.
+fn last_end(header: &[u8]) -> Option<u64> {
+    struct Header(u64);
+    struct Offsets;
+    #[derive(serde::Deserialize)]
+    struct Tensor {
+        data_offsets: (u64, u64),
+    }
+    impl<'de> Visitor<'de> for Offsets {
+        type Value = Header;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a header of tensors")
+        }
+
+        // Entry by entry: a header of 100 MB is not built up as a tree.
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+            let mut last = 0;
+            while let Some(name) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+                if name == "__metadata__" {
+                    map.next_value::<IgnoredAny>()?;
+                } else {
+                    let (begin, end) = map.next_value::<Tensor>()?.data_offsets;
+                    if begin > end {
+                        return Err(serde::de::Error::custom(
+                            "a tensor that ends before it begins",
+                        ));
+                    }
+                    last = end.max(last);
+                }
+            }
+            Ok(Header(last))
+        }
+    }
+    impl<'de> serde::Deserialize<'de> for Header {
+        fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+            from.deserialize_map(Offsets)
+        }
+    }
+    serde_json::from_slice::<Header>(header).ok().map(|header| header.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_last_tensor_is_found_whatever_the_order() {
+        let header = br#"{"__metadata__":{"format":"pt"},
+            "b":{"dtype":"F32","shape":[1],"data_offsets":[4,12]},
+            "a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}   "#;
+        assert_eq!(last_end(header), Some(12));
+        assert_eq!(last_end(b"{}"), Some(0));
+    }
+
+    #[test]
+    fn what_is_no_header_is_refused() {
+        for header in [
+            &b""[..],
+            b"[]",
+            b"{",
+            br#"{"a":1}"#,
+            br#"{"a":{"data_offsets":[4,0]}}"#,
+            br#"{"a":{"data_offsets":[-1,0]}}"#,
+            br#"{"a":{"data_offsets":[0]}}"#,
+            br#"{"a":{"data_offsets":[0,4]}} x"#,
+        ] {
+            assert_eq!(last_end(header), None, "{}", String::from_utf8_lossy(header));
+        }
+    }
+}
