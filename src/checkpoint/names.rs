@@ -28,6 +28,9 @@ pub enum NameShape {
     StepEquals,
     /// Files or folders `epE-baB…`: Composer.
     EpochBatch,
+    /// Folders named by a bare number: Orbax, dlrover. Data sets and runs are numbered as well: such
+    /// a folder counts only with something of a checkpoint in it.
+    Number,
     /// A pattern of the person's own.
     Custom(StepPattern),
 }
@@ -42,7 +45,7 @@ pub enum Kind {
 }
 
 /// The shapes that `auto` looks for.
-pub const SHAPES: [NameShape; 9] = [
+pub const SHAPES: [NameShape; 10] = [
     NameShape::Iteration,
     NameShape::CheckpointDash,
     NameShape::CheckpointUnderscore,
@@ -52,6 +55,7 @@ pub const SHAPES: [NameShape; 9] = [
     NameShape::EpochStep,
     NameShape::StepEquals,
     NameShape::EpochBatch,
+    NameShape::Number,
 ];
 
 impl NameShape {
@@ -67,6 +71,7 @@ impl NameShape {
             Self::EpochStep => "Colossal-AI",
             Self::StepEquals => "Lightning or NeMo",
             Self::EpochBatch => "Composer",
+            Self::Number => "Orbax or dlrover",
             Self::Custom(_) => "the pattern",
         }
     }
@@ -83,6 +88,7 @@ impl NameShape {
             | Self::Step
             | Self::StepEquals
             | Self::EpochBatch
+            | Self::Number
             | Self::Custom(_) => false,
         }
     }
@@ -110,8 +116,13 @@ impl NameShape {
             Self::EpochBatch => {
                 let (epoch, rest) = name.strip_prefix("ep")?.split_once("-ba")?;
                 let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-                Some(Position { epoch: digits(epoch)?, step: digits(&rest[..end])? })
+                // The other ranks' files are parts of what rank 0's stands for.
+                let other_rank =
+                    rest[end..].strip_prefix("-rank").is_some_and(|r| !r.starts_with("0."));
+                let position = Position { epoch: digits(epoch)?, step: digits(&rest[..end])? };
+                (!other_rank).then_some(position)
             }
+            Self::Number => folder.then(|| digits(name)).flatten().map(step),
             Self::Custom(pattern) => pattern.step_of(name).map(step),
         }
     }

@@ -170,6 +170,11 @@ impl OddKeys {
         let is_odd = is_odd(key.strip_suffix('/').unwrap_or(key));
         if is_odd {
             let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // A listing by folders showed the beginning of it only.
+            let shown = seen.iter().find(|s| s.ends_with('/') && key.starts_with(*s)).cloned();
+            if let Some(shown) = shown {
+                seen.remove(&shown);
+            }
             if seen.len() < ODD_KEYS_LIMIT {
                 seen.insert(key.to_owned());
             }

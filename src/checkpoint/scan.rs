@@ -327,7 +327,11 @@ impl Scan<'_> {
                 findings.unfinished = unfinished(checkpoint, self.now);
             }
             if wholeness == Wholeness::Whole {
-                match entry.position {
+                let position = match entry.position {
+                    Some(position) => Some(position),
+                    None => format.position(case).await?,
+                };
+                match position {
                     Some(position) => {
                         let way = format.resume(case).await?;
                         if let Some(note) = way.note {

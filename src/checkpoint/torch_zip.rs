@@ -144,6 +144,87 @@ fn judge_head(head: &[u8]) -> TorchFile {
     }
 }
 
+/// Bytes of the largest directory, and of the largest member, that are read.
+const MEMBER_LIMIT_BYTES: u64 = 8 * 1024 * 1024;
+/// Bytes of a local header before its name.
+const LOCAL: u64 = 30;
+
+/// The bytes of a member that is stored as it is, by the end of its name: `/data.pkl` is the pickle
+/// of `torch.save`. `None` if there is none that can be read, for whatever reason.
+pub async fn member(
+    objects: &Objects,
+    key: &str,
+    size: u64,
+    name: &str,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let bytes = |range: std::ops::Range<u64>| async move {
+        if range.end > size || range.end.saturating_sub(range.start) > MEMBER_LIMIT_BYTES {
+            return Ok(None);
+        }
+        Ok(match objects.read(key, range).await? {
+            Read::Bytes(bytes) => Some(bytes),
+            Read::Changed | Read::Refused(_) => None,
+        })
+    };
+    let Some(tail) = bytes(size.saturating_sub(TAIL_BYTES)..size).await? else { return Ok(None) };
+    let Some(directory) = directory_of(&tail) else { return Ok(None) };
+    let Some(end) = directory.offset.checked_add(directory.size) else { return Ok(None) };
+    let Some(entries) = bytes(directory.offset..end).await? else { return Ok(None) };
+    let Some((at, length)) = entry_of(&entries, name) else { return Ok(None) };
+    let Some(head_end) = at.checked_add(LOCAL) else { return Ok(None) };
+    let Some(head) = bytes(at..head_end).await? else { return Ok(None) };
+    if !head.starts_with(b"PK\x03\x04") {
+        return Ok(None);
+    }
+    let begin = head_end + number(&head, 26, 2) + number(&head, 28, 2);
+    match begin.checked_add(length) {
+        Some(end) => bytes(begin..end).await,
+        None => Ok(None),
+    }
+}
+
+/// Where the central directory lies, by the last bytes of a whole file.
+fn directory_of(tail: &[u8]) -> Option<Directory> {
+    let end = &tail[tail.len().checked_sub(END)?..];
+    if !end.starts_with(b"PK\x05\x06") {
+        return None;
+    }
+    let before = &tail[..tail.len() - END];
+    let record = before.len().checked_sub(LOCATOR + RECORD).map(|at| &before[at..]);
+    let wide = record.filter(|record| record.starts_with(b"PK\x06\x06"));
+    Some(match wide {
+        Some(record) => Directory {
+            entries: number(record, 32, 8),
+            size: number(record, 40, 8),
+            offset: number(record, 48, 8),
+        },
+        None => Directory {
+            entries: number(end, 10, 2),
+            size: number(end, 12, 4),
+            offset: number(end, 16, 4),
+        },
+    })
+}
+
+/// Where the local header of a stored member lies and how long the member is.
+fn entry_of(mut directory: &[u8], name: &str) -> Option<(u64, u64)> {
+    const FIXED: usize = 46;
+    while directory.len() >= FIXED && directory.starts_with(b"PK\x01\x02") {
+        let length = |at| usize::try_from(number(directory, at, 2)).ok();
+        let (named, extra, comment) = (length(28)?, length(30)?, length(32)?);
+        let entry = FIXED.checked_add(named)?.checked_add(extra)?.checked_add(comment)?;
+        let found = directory.get(FIXED..FIXED + named)?;
+        if found.ends_with(name.as_bytes()) {
+            let stored = number(directory, 10, 2) == 0;
+            let (length, at) = (number(directory, 24, 4), number(directory, 42, 4));
+            // All ones: the wide fields of a file beyond 4 GiB, which the first member is not.
+            return (stored && length != 0xffff_ffff && at != 0xffff_ffff).then_some((at, length));
+        }
+        directory = directory.get(entry..)?;
+    }
+    None
+}
+
 /// The little-endian number of `width` bytes at `at`; the callers' slices are long enough.
 fn number(bytes: &[u8], at: usize, width: usize) -> u64 {
     bytes[at..at + width].iter().rev().fold(0, |n, &b| n << 8 | u64::from(b))

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub(super) const LEVELS_LIMIT: usize = 4;
 /// Folders that are looked at.
 pub(super) const FOLDERS_LIMIT: usize = 500;
+/// Numbered folders, newest first, that are opened to see whether they are checkpoints.
+const PROBED: usize = 3;
 /// Listings that are on their way at one time.
 const LISTINGS_AT_ONCE: usize = 16;
 
@@ -40,7 +42,15 @@ pub(super) async fn walk(
         let mut below = Vec::new();
         let among_cut = walk.is_cut;
         for (path, folder) in level {
-            let found: Vec<_> = shapes.iter().filter(|s| has_shape(&folder, s)).cloned().collect();
+            let mut found: Vec<_> =
+                shapes.iter().filter(|s| has_shape(&folder, s)).cloned().collect();
+            if found == [NameShape::Number] && !holds_numbered(objects, &path, &folder).await? {
+                found.clear();
+            }
+            // Numbered folders beside named checkpoints are something else.
+            if found.len() > 1 {
+                found.retain(|shape| *shape != NameShape::Number);
+            }
             if found.is_empty() {
                 let names = folder.folders.iter().filter(|name| !name.starts_with('.'));
                 below.extend(names.map(|name| join(&path, name)));
@@ -86,6 +96,33 @@ async fn list(
         }
     }
     Ok(listed)
+}
+
+/// Whether the newest of the numbered folders in `folder` have something of a checkpoint in them.
+async fn holds_numbered(
+    objects: &Objects,
+    path: &str,
+    folder: &Folder,
+) -> Result<bool, StoreError> {
+    let mut names: Vec<_> = folder
+        .folders
+        .iter()
+        .filter_map(|name| Some((NameShape::Number.read(name, Kind::Folder)?, name)))
+        .collect();
+    names.sort();
+    let newest: Vec<String> =
+        names.into_iter().rev().take(PROBED).map(|(_, name)| join(path, name)).collect();
+    let mut is_cut = false;
+    let probed = list(objects, newest, &mut is_cut).await?;
+    Ok(probed.values().any(is_numbered_checkpoint))
+}
+
+fn is_numbered_checkpoint(folder: &Folder) -> bool {
+    folder.objects.iter().any(|object| {
+        let is_shard = object.key.rsplit_once('.').is_some_and(|(_, e)| e == "distcp");
+        let marker = ["_CHECKPOINT_METADATA", "commit_success.txt", ".metadata"];
+        is_shard || marker.contains(&object.key.as_str())
+    })
 }
 
 fn has_shape(folder: &Folder, shape: &NameShape) -> bool {

@@ -17,13 +17,15 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Formats that this version reads.
-pub(super) const FORMATS: [&str; 4] = ["auto", "easyckpt-megatron", "megatron-legacy", "custom"];
-/// Formats that have their word and that this version does not read.
-pub(super) const FORMATS_NOT_YET: [&str; 17] = [
+pub(super) const FORMATS: [&str; 21] = [
+    "auto",
+    "easyckpt-megatron",
     "easyckpt-deepspeed",
+    "megatron-legacy",
     "megatron-torch-dist",
     "deepspeed",
     "torch-dcp",
+    "torchtitan",
     "hf-trainer",
     "llama-factory",
     "ms-swift",
@@ -31,12 +33,12 @@ pub(super) const FORMATS_NOT_YET: [&str; 17] = [
     "accelerate",
     "lightning",
     "nemo",
-    "torchtitan",
     "composer",
     "orbax",
     "dlrover",
     "colossalai",
     "verl",
+    "custom",
 ];
 
 const EXPECT_WITHIN: Duration = Duration::from_hours(2);
@@ -221,16 +223,10 @@ fn format(notes: &Notes<'_>, table: &mut Table<'_, '_>) -> Option<String> {
         return Some(found.value);
     }
     let mend = format!("one of: {}", FORMATS.join(", "));
-    if FORMATS_NOT_YET.contains(&word) {
-        let message = format!("format `{word}` is not supported by this version");
-        notes.error(&found.span, codes::NOT_SUPPORTED, message, mend);
-    } else {
-        let all = FORMATS.iter().chain(&FORMATS_NOT_YET).copied();
-        let at = notes.source.at(&found.span);
-        let message = format!("unknown format `{word}`");
-        let error = Diagnostic::error(at, codes::WRONG_VALUE, message, mend);
-        notes.add(error.near(nearest(word, all).map(str::to_owned)));
-    }
+    let at = notes.source.at(&found.span);
+    let message = format!("unknown format `{word}`");
+    let error = Diagnostic::error(at, codes::WRONG_VALUE, message, mend);
+    notes.add(error.near(nearest(word, FORMATS).map(str::to_owned)));
     None
 }
 
@@ -380,17 +376,5 @@ fn inside(notes: &Notes<'_>, value: &Span, text: &str, at: usize, length: usize)
     match written.find(text).filter(|_| !text.is_empty()) {
         Some(start) => value.start + start + at..value.start + start + at + length,
         None => value.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn every_format_has_one_word() {
-        let all: BTreeSet<&str> = FORMATS.iter().chain(&FORMATS_NOT_YET).copied().collect();
-        assert_eq!(all.len(), FORMATS.len() + FORMATS_NOT_YET.len());
     }
 }

@@ -1,7 +1,7 @@
 //! `custom`: a layout of the person's own. A name with `{step}`, parts that have to be there, and
 //! perhaps a marker that is written last. Files that look like those of `torch.save` are tested too.
 
-use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, torch_files};
+use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, parts};
 use crate::checkpoint::names::NameShape;
 use crate::checkpoint::objects::{Folder, Object, StoreError};
 use crate::model::checkpoint::Pin;
@@ -78,9 +78,7 @@ impl Format for Custom {
                 .filter(|o| is_torch(super::shown(case.checkpoint, o)))
                 .filter(|o| self.layout.marker.as_ref() != Some(&o.key))
                 .collect();
-            if let Some(judgement) =
-                torch_files(case.objects, case.checkpoint, &files, Pickles::Accepted).await?
-            {
+            if let Some(judgement) = parts::files(case, &files, Pickles::Accepted).await? {
                 return Ok(judgement);
             }
             let parts = self.layout.required.len();

@@ -11,7 +11,7 @@
 //! works without one; it is ignored if it is 0 or if the tracker says `release`; a tracker that is
 //! empty or no number ends the trainer with exit code 0, whatever the argument.
 
-use super::{Case, Checkpoint, Judgement, Pickles, ResumeWay, torch_files};
+use super::{Case, Checkpoint, Judgement, Pickles, ResumeWay, parts};
 use crate::checkpoint::objects::{Folder, Object, Read, SMALL_FILE_LIMIT, StoreError, join};
 use crate::model::checkpoint::Pin;
 use crate::model::step_pattern::digits;
@@ -234,7 +234,7 @@ pub(super) async fn judge_ranks(case: Case<'_>) -> Result<Option<Judgement>, Sto
             return Ok(Some(Judgement::torn(lack)));
         }
     }
-    torch_files(case.objects, case.checkpoint, &ranks.files(), Pickles::Undecided).await
+    parts::files(case, &ranks.files(), Pickles::Undecided).await
 }
 
 /// What a person reads of a whole one.

@@ -2,7 +2,7 @@
 //! the rank folders and the files themselves can be tested (see `megatron`).
 
 use super::megatron::{self, Tracker};
-use super::{Case, Checkpoint, Format, Judgement, ResumeWay};
+use super::{Case, Checkpoint, Format, Judgement, ResumeWay, parts};
 use crate::checkpoint::names::NameShape;
 use crate::checkpoint::objects::{Folder, StoreError};
 use futures_util::FutureExt;
@@ -31,6 +31,9 @@ impl Format for MegatronLegacy {
 
     fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>> {
         async move {
+            if let Some(judgement) = parts::dlrover_stage(case).await? {
+                return Ok(judgement);
+            }
             if let Some(judgement) = megatron::judge_ranks(case).await? {
                 return Ok(judgement);
             }

@@ -6,21 +6,31 @@
 
 use super::names::NameShape;
 use super::objects::{Folder, Object, Objects, StoreError};
-use super::torch_zip::{self, TorchFile};
 use crate::model::checkpoint::{Pin, Position, Wholeness};
 use crate::model::spec::CustomLayout;
 use crate::model::step_pattern::PatternProblem;
-use futures_util::StreamExt;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::fmt;
 
+mod accelerate;
+mod colossalai;
+mod composer;
 mod custom;
+mod dcp;
+mod deepspeed;
+mod dlrover;
 mod easyckpt_megatron;
+mod hf_trainer;
+mod lightning;
 mod megatron;
 mod megatron_legacy;
-
-/// Reads of one checkpoint's files that are on their way at one time.
-const READS_AT_ONCE: usize = 16;
+mod megatron_torch_dist;
+mod ms_swift_megatron;
+mod nemo;
+mod orbax;
+mod parts;
+mod verl;
 
 /// A folder whose children are checkpoints.
 #[derive(Debug, Clone)]
@@ -125,13 +135,40 @@ pub trait Format: fmt::Debug + Send + Sync {
     /// Whether a checkpoint is whole.
     fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>>;
 
+    /// Where a checkpoint whose name says nothing stands in the order, by what lies inside.
+    fn position<'a>(
+        &'a self,
+        _case: Case<'a>,
+    ) -> BoxFuture<'a, Result<Option<Position>, StoreError>> {
+        std::future::ready(Ok(None)).boxed()
+    }
+
     /// How the trainer loads a whole one.
     fn resume<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>>;
 }
 
 /// All formats with a word of their own, in the order in which `auto` asks them.
-pub static FORMATS: [&dyn Format; 2] =
-    [&easyckpt_megatron::EasyCkptMegatron, &megatron_legacy::MegatronLegacy];
+pub static FORMATS: [&dyn Format; 19] = [
+    &easyckpt_megatron::EasyCkptMegatron,
+    &megatron_torch_dist::MegatronTorchDist,
+    &megatron_legacy::MegatronLegacy,
+    &deepspeed::DeepSpeed::Engine,
+    &deepspeed::DeepSpeed::EasyCkpt,
+    &dcp::Torchtitan,
+    &dcp::TorchDcp,
+    &ms_swift_megatron::MsSwiftMegatron,
+    &hf_trainer::HfTrainer::MsSwift,
+    &hf_trainer::HfTrainer::Plain,
+    &hf_trainer::HfTrainer::LlamaFactory,
+    &accelerate::Accelerate,
+    &nemo::Nemo,
+    &lightning::Lightning,
+    &composer::Composer,
+    &orbax::Orbax,
+    &dlrover::Dlrover,
+    &colossalai::ColossalAi,
+    &verl::Verl,
+];
 
 /// Why a `format` cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -200,46 +237,6 @@ enum Pickles {
     Undecided,
     /// The format has other signs of being whole.
     Accepted,
-}
-
-/// Looks at files of `torch.save`; the first one that is not whole decides.
-async fn torch_files(
-    objects: &Objects,
-    checkpoint: &Checkpoint,
-    files: &[&Object],
-    pickles: Pickles,
-) -> Result<Option<Judgement>, StoreError> {
-    // Listed sizes alone show the emptied ones: no read is needed.
-    if let Some(empty) = files.iter().find(|o| o.size == 0) {
-        return Ok(Some(Judgement::torn(format!("{} is empty", shown(checkpoint, empty)))));
-    }
-    let wanted: Vec<(String, String, u64)> = files
-        .iter()
-        .map(|file| (shown(checkpoint, file).to_owned(), checkpoint.key(file), file.size))
-        .collect();
-    let mut checks = futures_util::stream::iter(wanted)
-        .map(|(name, key, size)| async move { (name, torch_zip::check(objects, &key, size).await) })
-        .buffered(READS_AT_ONCE);
-    while let Some((name, answer)) = checks.next().await {
-        match answer? {
-            TorchFile::Whole => {}
-            TorchFile::Torn(why) => return Ok(Some(Judgement::torn(format!("{name}: {why}")))),
-            TorchFile::Pickle | TorchFile::Other if pickles == Pickles::Accepted => {}
-            TorchFile::Other => {
-                let why = format!("{name}: it is neither a zip of torch.save nor a pickle");
-                return Ok(Some(Judgement::torn(why)));
-            }
-            TorchFile::Pickle => {
-                let why = format!("{name}: a pickle without zip, whose end cannot be told");
-                return Ok(Some(Judgement { wholeness: Wholeness::Unknown, why }));
-            }
-            TorchFile::Unreadable(why) => {
-                let why = format!("{name}: may not be read ({why})");
-                return Ok(Some(Judgement { wholeness: Wholeness::Unreadable, why }));
-            }
-        }
-    }
-    Ok(None)
 }
 
 /// The name of an object, for people.

@@ -228,9 +228,9 @@ fn a_walk_ends_at_four_levels_and_five_hundred_folders() {
 fn a_format_that_is_not_there_is_told_with_those_that_are() {
     let place = location::parse("oss://bucket/team").expect("a location");
     let bucket = complete();
-    let told = run(look(&bucket.objects(), &place, &options("deepspeed"), bucket.now()));
+    let told = run(look(&bucket.objects(), &place, &options("deepspeeed"), bucket.now()));
     let Look::CouldNotLook { why, needs_person: true } = told else { panic!("{told:?}") };
-    assert!(why.contains("deepspeed") && why.contains("easyckpt-megatron"), "{why}");
+    assert!(why.contains("deepspeeed") && why.contains("easyckpt-megatron"), "{why}");
     // A format that is given is not asked whether the files are its own.
     let legacy = look_named(&bucket, "run42", &options("megatron-legacy"));
     assert_eq!(legacy.format.as_deref(), Some("megatron-legacy"));

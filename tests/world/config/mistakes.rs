@@ -131,7 +131,7 @@ const BAD: &[(&str, &str, &[&str])] = &[
     ("oss://bucket.oss-cn-hangzhou-internal", "nas://x", &["18:8 E055"]),
     ("cn-hangzhou-internal", "cn-beijing", &["18:8 E056 warning"]),
     ("settle = \"60s\"", "format = \"megatron-legcy\"", &["19:10 E025 megatron-legacy"]),
-    ("settle = \"60s\"", "format = \"deepspeed\"", &["19:10 E022"]),
+    ("settle = \"60s\"", "format = \"deepspeeed\"", &["19:10 E025 deepspeed"]),
     ("settle = \"60s\"", "format = \"custom\"\nresume = \"{path}\"", &["17:1 E026"]),
     ("[retry]", "[checkpoint.custom]\npattern = \"s-{step}\"\n[retry]", &["20:1 E028"]),
     (

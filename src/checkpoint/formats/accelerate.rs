@@ -1,0 +1,141 @@
+//! `accelerate`: folders `checkpoint_N` of Accelerate's automatic naming. N counts saves, not steps.
+//!
+//! ```text
+//! model.safetensors | pytorch_model.bin | sharded with an index | pytorch_model_fsdp_0/ (DCP)
+//! optimizer.bin | optimizer_0/ (DCP), scheduler.bin, sampler.bin, dl_state_dict.bin, scaler.pt
+//! random_states_<rank>.pkl       one a rank, last, without a barrier
+//! custom_checkpoint_<i>.pkl
+//! ```
+//!
+//! Nothing marks the end: the kinds of files of older siblings are compared. Facts: accelerate 1.15.0.
+
+use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, parts};
+use crate::checkpoint::names::{Kind, NameShape};
+use crate::checkpoint::objects::{Folder, Object, StoreError};
+use crate::model::checkpoint::{Pin, Wholeness};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+/// Accelerate's `save_state`.
+#[derive(Debug)]
+pub(super) struct Accelerate;
+
+const RANDOM: &str = "random_states_";
+
+/// What is compared with siblings: the number of ranks may change, the kinds of files do not.
+fn kind(key: &str) -> Option<String> {
+    let name = key.split('/').next().unwrap_or_default();
+    if name.starts_with(RANDOM) {
+        return Some(RANDOM.to_owned());
+    }
+    // An index says how many parts there are.
+    (!name.contains("-of-")).then(|| name.to_owned())
+}
+
+fn has_weights(checkpoint: &Checkpoint) -> bool {
+    let starts = |name: &str| name.starts_with("model") || name.starts_with("pytorch_model");
+    checkpoint.objects.iter().any(|object| starts(&object.key))
+}
+
+fn has_optimizer(checkpoint: &Checkpoint) -> bool {
+    checkpoint.objects.iter().any(|object| object.key.starts_with("optimizer"))
+}
+
+async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
+    let checkpoint = case.checkpoint;
+    if !has_weights(checkpoint) {
+        return Ok(Some(Judgement::torn("no weights")));
+    }
+    if let Some(kind) = parts::lacks(case, kind) {
+        let why = format!("{kind} is missing, which others here have");
+        return Ok(Some(Judgement::torn(why)));
+    }
+    if !has_optimizer(checkpoint) {
+        let why = "no optimizer, as in its siblings".to_owned();
+        return Ok(Some(Judgement { wholeness: Wholeness::WeightsOnly, why }));
+    }
+    // With nothing to compare: the files that each save ends with.
+    if !checkpoint.directly_in("").any(|(name, _)| name.starts_with(RANDOM)) {
+        return Ok(Some(Judgement::torn("random_states, which are written last, are missing")));
+    }
+    if let found @ Some(_) = parts::indexes(case, "").await? {
+        return Ok(found);
+    }
+    let mut folders: Vec<&str> = checkpoint
+        .objects
+        .iter()
+        .filter_map(|object| object.key.split_once('/'))
+        .map(|(folder, _)| folder)
+        .filter(|folder| {
+            folder.starts_with("pytorch_model_fsdp_") || folder.starts_with("optimizer_")
+        })
+        .collect();
+    folders.dedup();
+    for folder in folders {
+        if let found @ Some(_) = parts::dcp(case, &format!("{folder}/")).await? {
+            return Ok(found);
+        }
+    }
+    let files: Vec<&Object> = checkpoint
+        .directly_in("")
+        .filter(|(name, _)| !name.starts_with('.'))
+        .map(|(_, object)| object)
+        .collect();
+    parts::files(case, &files, Pickles::Undecided).await
+}
+
+impl Format for Accelerate {
+    fn word(&self) -> &'static str {
+        "accelerate"
+    }
+
+    fn shape(&self) -> NameShape {
+        NameShape::CheckpointUnderscore
+    }
+
+    fn claims(&self, newest: &[&Checkpoint]) -> bool {
+        newest.iter().any(|checkpoint| {
+            has_weights(checkpoint)
+                || has_optimizer(checkpoint)
+                || checkpoint.directly_in("").any(|(name, _)| name.starts_with(RANDOM))
+        })
+    }
+
+    fn is_checkpoint(&self, name: &str, folder: &Folder) -> bool {
+        self.shape().read(name, Kind::Folder).is_some()
+            && folder.objects.iter().any(|object| object.key.starts_with(RANDOM))
+    }
+
+    fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>> {
+        async move {
+            let whole = || Judgement::whole("the kinds of files of its siblings, each whole");
+            Ok(settle(case).await?.unwrap_or_else(whole))
+        }
+        .boxed()
+    }
+
+    fn resume<'a>(&'a self, _case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>> {
+        let way = ResumeWay {
+            argument: "--resume_from_checkpoint {path}".into(),
+            pin: Pin::Argument,
+            note: Some(
+                "the number counts saves; a script with automatic naming has to set save_iteration \
+                 to the next one"
+                    .into(),
+            ),
+        };
+        async move { Ok(way) }.boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_and_parts_are_one_kind() {
+        assert_eq!(kind("random_states_3.pkl").as_deref(), Some("random_states_"));
+        assert_eq!(kind("optimizer_0/__0_0.distcp").as_deref(), Some("optimizer_0"));
+        assert_eq!(kind("scheduler.bin").as_deref(), Some("scheduler.bin"));
+    }
+}

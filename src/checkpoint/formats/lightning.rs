@@ -1,0 +1,78 @@
+//! `lightning`: files (or, with distributed strategies, folders) named by PyTorch Lightning's
+//! ModelCheckpoint, with `step=N` in the name.
+//!
+//! ```text
+//! epoch=2-step=30.ckpt         one file of torch.save; on a mounted bucket it is copied onto its final
+//!                              name, so that a kill leaves a short one
+//! epoch=2-step=30.ckpt/        DCP shards, .metadata and meta.pt; or DeepSpeed's states in checkpoint/
+//! last.ckpt                    the newest once more, overwritten in place
+//! ```
+//!
+//! `ckpt_path="last"` may find an old or a cut `last.ckpt`, or none and train from zero: the path is
+//! always given. Facts: pytorch-lightning 2.6.6.
+
+use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, deepspeed, parts};
+use crate::checkpoint::dcp::METADATA;
+use crate::checkpoint::names::{Kind, NameShape};
+use crate::checkpoint::objects::{Folder, StoreError};
+use crate::model::checkpoint::Pin;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+/// Lightning's ModelCheckpoint.
+#[derive(Debug)]
+pub(super) struct Lightning;
+
+async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
+    let checkpoint = case.checkpoint;
+    if let [file] = checkpoint.objects.as_slice()
+        && file.key.is_empty()
+    {
+        return parts::files(case, &[file], Pickles::Undecided).await;
+    }
+    let states = "checkpoint/";
+    if checkpoint.has(states) && !checkpoint.has(METADATA) {
+        if !checkpoint.has(deepspeed::LATEST) {
+            return Ok(Some(Judgement::torn("`latest` is missing")));
+        }
+        return deepspeed::settle(case, states).await;
+    }
+    if let found @ Some(_) = parts::dcp(case, "").await? {
+        return Ok(found);
+    }
+    match checkpoint.object("meta.pt") {
+        Some(meta) => parts::files(case, &[meta], Pickles::Undecided).await,
+        None => Ok(Some(Judgement::torn("meta.pt is missing"))),
+    }
+}
+
+impl Format for Lightning {
+    fn word(&self) -> &'static str {
+        "lightning"
+    }
+
+    fn shape(&self) -> NameShape {
+        NameShape::StepEquals
+    }
+
+    fn claims(&self, newest: &[&Checkpoint]) -> bool {
+        newest.iter().any(|checkpoint| {
+            checkpoint.name.rsplit_once('.').is_some_and(|(_, extension)| extension == "ckpt")
+        })
+    }
+
+    fn is_checkpoint(&self, name: &str, folder: &Folder) -> bool {
+        self.shape().read(name, Kind::Folder).is_some() && folder.object("meta.pt").is_some()
+    }
+
+    fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>> {
+        async move { Ok(settle(case).await?.unwrap_or_else(|| Judgement::whole("it is whole"))) }
+            .boxed()
+    }
+
+    fn resume<'a>(&'a self, _case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>> {
+        let way =
+            ResumeWay { argument: "--ckpt_path {path}".into(), pin: Pin::Argument, note: None };
+        async move { Ok(way) }.boxed()
+    }
+}

@@ -1,0 +1,126 @@
+//! `megatron-torch-dist`: Megatron-Core's distributed checkpoints (`torch_dist`, `torch_dcp`,
+//! `fsdp_dtensor`).
+//!
+//! ```text
+//! iter_0000200/common.pt         first; only where metadata.json names a `common_backend`
+//! iter_0000200/__<rank>_<n>.distcp
+//! iter_0000200/.metadata         names each shard and its length
+//! iter_0000200/metadata.json     the commit point of torch_dist; the other two have none
+//! iter_0000200/integrity.json    last, only where asked for: SHA-256 of each file
+//! latest_checkpointed_iteration.txt
+//! ```
+//!
+//! Megatron itself looks at metadata.json alone and never whether shards are there.
+//! Facts: megatron-core 0.16.1, Megatron-LM of 2026-08.
+
+use super::megatron_legacy::MegatronLegacy;
+use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, megatron, parts};
+use crate::checkpoint::dcp::METADATA;
+use crate::checkpoint::names::NameShape;
+use crate::checkpoint::objects::{Folder, StoreError};
+use crate::model::checkpoint::Wholeness;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+const COMMIT: &str = "metadata.json";
+const COMMON: &str = "common.pt";
+const INTEGRITY: &str = "integrity.json";
+
+/// Megatron-Core's distributed checkpoints.
+#[derive(Debug)]
+pub(super) struct MegatronTorchDist;
+
+#[derive(Deserialize)]
+struct Commit {
+    sharded_backend: String,
+    common_backend: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Integrity {
+    files: BTreeMap<String, serde_json::Value>,
+}
+
+/// What is wrong with the distributed checkpoint in `folder` of a checkpoint (empty, or ending in
+/// `/`).
+pub(super) async fn settle(case: Case<'_>, folder: &str) -> Result<parts::Settled, StoreError> {
+    let key = |name: &str| format!("{folder}{name}");
+    let checkpoint = case.checkpoint;
+    // torch_dcp and fsdp_dtensor have no commit point of their own.
+    let usual = |sibling: &&&Checkpoint| sibling.has(&key(COMMIT));
+    let has_commit = checkpoint.has(&key(COMMIT));
+    if has_commit || checkpoint.has(&key(COMMON)) || case.siblings.iter().any(|s| usual(&s)) {
+        let commit: Commit = match parts::json(case, &key(COMMIT)).await? {
+            Ok(commit) => commit,
+            Err(judgement) => return Ok(Some(judgement)),
+        };
+        if commit.sharded_backend == "zarr" {
+            let why = "a zarr checkpoint, whose parts cannot be counted".to_owned();
+            return Ok(Some(Judgement { wholeness: Wholeness::Unknown, why }));
+        }
+        if commit.common_backend.is_some() {
+            let Some(common) = checkpoint.object(&key(COMMON)) else {
+                return Ok(Some(Judgement::torn(format!("{} is missing", key(COMMON)))));
+            };
+            if let found @ Some(_) = parts::files(case, &[common], Pickles::Undecided).await? {
+                return Ok(found);
+            }
+        }
+    }
+    if let found @ Some(_) = parts::dcp(case, folder).await? {
+        return Ok(found);
+    }
+    if checkpoint.has(&key(INTEGRITY)) {
+        let integrity: Integrity = match parts::json(case, &key(INTEGRITY)).await? {
+            Ok(integrity) => integrity,
+            Err(judgement) => return Ok(Some(judgement)),
+        };
+        let missing = integrity.files.into_keys().find(|name| !checkpoint.has(&key(name)));
+        if let Some(name) = missing {
+            let why = format!("{}, which {INTEGRITY} names, is missing", key(&name));
+            return Ok(Some(Judgement::torn(why)));
+        }
+    }
+    Ok(None)
+}
+
+impl Format for MegatronTorchDist {
+    fn word(&self) -> &'static str {
+        "megatron-torch-dist"
+    }
+
+    fn shape(&self) -> NameShape {
+        NameShape::Iteration
+    }
+
+    fn claims(&self, newest: &[&Checkpoint]) -> bool {
+        newest.iter().any(|checkpoint| megatron::is_distributed(checkpoint))
+    }
+
+    fn is_checkpoint(&self, name: &str, folder: &Folder) -> bool {
+        folder.object(METADATA).is_some()
+            && (folder.object(COMMIT).is_some() || name.starts_with("iter_"))
+    }
+
+    fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>> {
+        async move {
+            // A run that changed its format keeps its older checkpoints.
+            if !megatron::is_distributed(case.checkpoint) {
+                return MegatronLegacy.judge(case).await;
+            }
+            if let Some(judgement) = parts::dlrover_stage(case).await? {
+                return Ok(judgement);
+            }
+            Ok(settle(case, "")
+                .await?
+                .unwrap_or_else(|| Judgement::whole("each shard is as long as .metadata says")))
+        }
+        .boxed()
+    }
+
+    fn resume<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>> {
+        megatron::resume_of(case).boxed()
+    }
+}
