@@ -10,8 +10,9 @@ use crate::checkpoint::{location, report};
 use crate::cli::text::plain;
 use crate::config::{DAEMON_FILE, Surroundings, load_daemon};
 use crate::model::checkpoint::{Location, Look, Scheme};
-use crate::model::spec::{CredentialsRef, Target};
+use crate::model::spec::{Commands, CredentialsRef, Target};
 use crate::openapi::credentials::Keychain;
+use crate::openapi::error::whole;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::path::Path;
@@ -177,6 +178,7 @@ async fn access(
 ) -> Result<StorageAccess, Failure> {
     let config = console.global.config.as_deref().unwrap_or(Path::new(DAEMON_FILE));
     let daemon = load_daemon(config, &Surroundings::of_this_process()).draft;
+    let commands = daemon.as_ref().map_or(Commands::Refused, |draft| draft.credential_commands);
     let targets: Vec<Target> =
         daemon.map_or(Vec::new(), |draft| draft.targets.into_values().collect());
     let region = args.region.clone().or_else(|| region_in(&args.place));
@@ -197,8 +199,8 @@ async fn access(
         )));
     };
     let reference = target.map_or(CredentialsRef::Chain, |target| target.place.credentials.clone());
-    let held = Keychain::default().keys(&reference, console.moment.now).await;
-    let keys = held.map_err(|e| Failure::Look(e.to_string()))?.keys;
+    let held = Keychain::of_this_process(commands).keys(&reference, console.moment.now).await;
+    let keys = held.map_err(|e| Failure::Look(whole(&e)))?.keys;
     Ok(StorageAccess {
         endpoint,
         region: region.unwrap_or_default(),

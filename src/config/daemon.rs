@@ -4,13 +4,13 @@
 //! they come from.
 
 use super::codes;
+use super::credentials::credentials;
 use super::diagnostic::{Anchor, Diagnostic, Notes, Source, accepted, sort};
 use super::files;
-use super::reader::{Found, Span, Table, parse};
+use super::reader::{Found, Table, parse};
 use super::schema::DAEMON;
-use super::secrets::is_open_to_everybody;
 use crate::model::ids::{Owner, TargetName};
-use crate::model::spec::{CredentialsRef, Place, Target};
+use crate::model::spec::{Commands, CredentialsRef, Place, Target};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,6 +71,8 @@ pub struct DaemonConfig {
     pub sweep_interval: Duration,
     /// The socket that the CLI talks to.
     pub socket: PathBuf,
+    /// Whether keys may come from a command that a profile names.
+    pub credential_commands: Commands,
     /// Where jobs may be sent.
     pub targets: BTreeMap<TargetName, Target>,
 }
@@ -155,6 +157,13 @@ fn daemon(notes: &Notes<'_>, mut top: Table<'_, '_>, around: &Surroundings) -> D
         }
         api.finish();
     }
+    let mut credential_commands = Commands::Refused;
+    if let Some(mut part) = top.table("credentials") {
+        if part.flag("allow_commands").is_some_and(|found| found.value) {
+            credential_commands = Commands::Allowed;
+        }
+        part.finish();
+    }
     let asked = top.has("targets");
     let mut targets = BTreeMap::new();
     for (name, table) in top.named_tables("targets") {
@@ -174,6 +183,7 @@ fn daemon(notes: &Notes<'_>, mut top: Table<'_, '_>, around: &Surroundings) -> D
         job_secrets,
         sweep_interval,
         socket,
+        credential_commands,
         targets,
     }
 }
@@ -292,65 +302,6 @@ fn check_endpoint(text: &str, plain_http: bool) -> Result<String, (&'static str,
         _ => return Err(("neither https:// nor http://", example)),
     }
     Ok(format!("{scheme}://{host}"))
-}
-
-fn credentials(notes: &Notes<'_>, mut table: Table<'_, '_>) -> CredentialsRef {
-    let span = table.span().clone();
-    let keys = ["environment", "file", "chain", "profile", "ecs_role"];
-    let named = keys.iter().any(|key| table.has(key));
-    let environment =
-        only_true(notes, &mut table, "environment").map(|()| CredentialsRef::Environment);
-    let chain = only_true(notes, &mut table, "chain").map(|()| CredentialsRef::Chain);
-    let file = credentials_path(notes, &mut table).map(|(path, span)| {
-        check_credentials_file(notes, &path, &span);
-        CredentialsRef::File(path)
-    });
-    table.finish();
-    let mut given: Vec<CredentialsRef> = [environment, file, chain].into_iter().flatten().collect();
-    let mend = "give exactly one of environment = true, file = \"…\", chain = true";
-    match given.len() {
-        1 => {}
-        0 if named => {}
-        0 => notes.error(&span, codes::MISSING, "`credentials` names no source", mend),
-        _ => notes.error(&span, codes::EITHER_OR, "`credentials` names several sources", mend),
-    }
-    given.pop().unwrap_or(CredentialsRef::Chain)
-}
-
-fn credentials_path(notes: &Notes<'_>, table: &mut Table<'_, '_>) -> Option<(PathBuf, Span)> {
-    let found = table.text("file")?;
-    let path = notes.source.file.parent().unwrap_or(Path::new("")).join(found.value);
-    Some((path, found.span))
-}
-
-fn only_true(notes: &Notes<'_>, table: &mut Table<'_, '_>, key: &'static str) -> Option<()> {
-    let found = table.flag(key)?;
-    if !found.value {
-        let message = format!("`{key}` cannot be false");
-        let mend = "take it out, and name another source of keys";
-        notes.error(&found.span, codes::WRONG_VALUE, message, mend);
-    }
-    Some(())
-}
-
-fn check_credentials_file(notes: &Notes<'_>, path: &Path, span: &Span) {
-    let shown = path.display();
-    let mend = "name a regular file that only the daemon's user can read (chmod 600)";
-    match std::fs::metadata(path) {
-        Err(cause) => {
-            let message = format!("{shown} cannot be looked at: {cause}");
-            notes.error(span, codes::CREDENTIALS_FILE, message, mend);
-        }
-        Ok(meta) if !meta.is_file() => {
-            let message = format!("{shown} is not a regular file");
-            notes.error(span, codes::CREDENTIALS_FILE, message, mend);
-        }
-        Ok(meta) if is_open_to_everybody(&meta) => {
-            let message = format!("{shown} can be read by everybody");
-            notes.warning(span, codes::CREDENTIALS_FILE, message, mend);
-        }
-        Ok(_) => {}
-    }
 }
 
 #[cfg(test)]

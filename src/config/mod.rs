@@ -20,6 +20,7 @@ pub mod set;
 
 mod body;
 mod checkpoint;
+mod credentials;
 mod fields;
 mod files;
 mod json_places;

@@ -152,6 +152,25 @@ pub enum CredentialsRef {
     Environment,
     /// A TOML or JSON file with `access_key_id`, `access_key_secret`, perhaps `security_token`.
     File(PathBuf),
+    /// The same in a credential that systemd keeps for the service.
+    Systemd(String),
+    /// A profile of `~/.aliyun/config.json`, else of `~/.alibabacloud/credentials.ini`.
+    Profile(String),
+    /// The role of this ECS instance; `None`: the one that is attached.
+    EcsRole(Option<String>),
+    /// The RAM role that the environment names, for the token of an identity provider.
+    Oidc,
+    /// A server near by, by its address.
+    Uri(String),
     /// The order of the official SDK.
     Chain,
+}
+
+/// Whether keys may come from a command that a profile names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commands {
+    /// No (default): such a profile is refused.
+    Refused,
+    /// Yes: the daemon file says so.
+    Allowed,
 }

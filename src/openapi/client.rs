@@ -160,45 +160,8 @@ impl Client {
             Lane::Pooled => &self.pooled,
             Lane::Alone => &self.alone,
         };
-        let mut response = http.execute(built).await.map_err(|error| {
-            let source = error.without_url();
-            // Only this kind is certain: name look-up, TCP or TLS failed, and a request is written
-            // after all three.
-            if source.is_connect() {
-                CallError::NotSent { action, source }
-            } else {
-                CallError::Broken { action, source }
-            }
-        })?;
-        let status = response.status();
-        let mut told = told(response.headers());
-        let mut body = Vec::new();
-        while let Some(chunk) = response
-            .chunk()
-            .await
-            .map_err(|error| CallError::Broken { action, source: error.without_url() })?
-        {
-            if body.len() + chunk.len() > self.body_limit {
-                let message = format!("an answer of more than {} bytes", self.body_limit);
-                let http = status.as_u16();
-                let code = String::new();
-                let refusal = Refusal { action, http, code, message, told };
-                return Err(CallError::Unclear(Box::new(refusal)));
-            }
-            body.extend_from_slice(&chunk);
-        }
-        if status.is_success() {
-            return Ok(Answer { http: status.as_u16(), told, body });
-        }
-        let (code, message, request_id) = parse(&body);
-        told.request_id = told.request_id.or(request_id);
-        let message = if code.is_empty() {
-            format!("a body of {} bytes without a code", body.len())
-        } else {
-            mask(&message, [Some(&keys.key_id), Some(&keys.secret), keys.token.as_ref()])
-        };
-        let message = cut(&message, MESSAGE_LIMIT).to_owned();
-        Err(sort(Refusal { action, http: status.as_u16(), code, message, told }))
+        let hidden = [Some(&keys.key_id), Some(&keys.secret), keys.token.as_ref()];
+        exchange(http, built, action, self.body_limit, hidden).await
     }
 
     fn build(
@@ -242,6 +205,55 @@ impl Client {
     }
 }
 
+/// Sends `request` once and sorts what comes back; no message shows any of `hidden`.
+pub(super) async fn exchange<'a>(
+    http: &reqwest::Client,
+    request: reqwest::Request,
+    action: &'static str,
+    body_limit: usize,
+    hidden: impl IntoIterator<Item = Option<&'a Secret>>,
+) -> Result<Answer, CallError> {
+    let mut response = http.execute(request).await.map_err(|error| {
+        let source = error.without_url();
+        // Only this kind is certain: name look-up, TCP or TLS failed, and a request is written
+        // after all three.
+        if source.is_connect() {
+            CallError::NotSent { action, source }
+        } else {
+            CallError::Broken { action, source }
+        }
+    })?;
+    let status = response.status();
+    let mut told = told(response.headers());
+    let mut body = Vec::new();
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(|error| CallError::Broken { action, source: error.without_url() })?
+    {
+        if body.len() + chunk.len() > body_limit {
+            let message = format!("an answer of more than {body_limit} bytes");
+            let http = status.as_u16();
+            let code = String::new();
+            let refusal = Refusal { action, http, code, message, told };
+            return Err(CallError::Unclear(Box::new(refusal)));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    if status.is_success() {
+        return Ok(Answer { http: status.as_u16(), told, body });
+    }
+    let (code, message, request_id) = parse(&body);
+    told.request_id = told.request_id.or(request_id);
+    let message = if code.is_empty() {
+        format!("a body of {} bytes without a code", body.len())
+    } else {
+        mask(&message, hidden)
+    };
+    let message = cut(&message, MESSAGE_LIMIT).to_owned();
+    Err(sort(Refusal { action, http: status.as_u16(), code, message, told }))
+}
+
 /// `text` with every one of `secrets` covered. The gateway quotes signed headers, tokens included,
 /// when a signature does not match.
 pub fn mask<'a>(text: &str, secrets: impl IntoIterator<Item = Option<&'a Secret>>) -> String {
@@ -270,12 +282,12 @@ fn endpoint(text: &str, plain: PlainHttp) -> Result<reqwest::Url, &'static str> 
     if bare { Ok(url) } else { Err("must be scheme, host and perhaps a port, nothing else") }
 }
 
-fn is_loopback(host: &str) -> bool {
+pub(super) fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-fn builder(secure: bool, limits: &Limits) -> reqwest::ClientBuilder {
+pub(super) fn builder(secure: bool, limits: &Limits) -> reqwest::ClientBuilder {
     let builder = reqwest::Client::builder()
         .connect_timeout(limits.connect)
         .read_timeout(limits.read)

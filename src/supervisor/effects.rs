@@ -74,6 +74,7 @@ impl Effects {
         clock: Clock,
         owner: Owner,
         job_secrets: PathBuf,
+        keychain: Keychain,
         interval: Duration,
         driver: mpsc::Sender<Message>,
     ) -> Self {
@@ -81,7 +82,7 @@ impl Effects {
             clock,
             owner,
             job_secrets,
-            keychain: Keychain::default(),
+            keychain,
             interval,
             driver,
             creates: Arc::new(Semaphore::new(CREATES_LIMIT)),

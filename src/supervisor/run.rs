@@ -9,6 +9,7 @@ use super::work::QUEUE_LIMIT;
 use crate::config::DaemonConfig;
 use crate::model::handle::{Handle, Request, WAITING_LIMIT};
 use crate::model::ids::Owner;
+use crate::openapi::credentials::Keychain;
 use crate::service::clock::Clock;
 use crate::service::crash;
 use crate::store::{self, OpenReport, Options, StoreError};
@@ -94,6 +95,7 @@ impl Supervisor {
             clock.clone(),
             owner.clone(),
             config.job_secrets.clone(),
+            Keychain::of_this_process(config.credential_commands),
             config.sweep_interval,
             messages.clone(),
         );

@@ -14,6 +14,7 @@ mod cli_output;
 mod config;
 mod core_model;
 mod core_rules;
+mod credentials;
 mod dlc_calls;
 mod dlc_golden;
 mod emulator;

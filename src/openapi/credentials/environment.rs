@@ -1,37 +1,23 @@
 //! Keys from the environment, under the names of the official SDK.
 
-use super::{Credentials, CredentialsError, Variable, triple};
+use super::source::{Found, Source, Way};
+use super::{CredentialsError, Surroundings, triple};
 
 pub(super) const ID: &str = "ALIBABA_CLOUD_ACCESS_KEY_ID";
 pub(super) const SECRET: &str = "ALIBABA_CLOUD_ACCESS_KEY_SECRET";
 pub(super) const TOKEN: &str = "ALIBABA_CLOUD_SECURITY_TOKEN";
 
-pub(super) fn read(variable: Variable<'_>) -> Result<Credentials, CredentialsError> {
-    // A variable that is set to nothing counts as not set, as with the SDK.
-    let set = |name: &'static str| variable(name).filter(|text| !text.trim().is_empty());
-    let needed = |name| set(name).ok_or(CredentialsError::Variable { name });
-    triple("environment", &needed(ID)?, &needed(SECRET)?, set(TOKEN).as_deref())
+pub(super) fn read(around: &Surroundings) -> Result<Source, CredentialsError> {
+    let needed = |name| around.variable(name).ok_or(CredentialsError::Variable { name });
+    let token = around.variable(TOKEN);
+    let keys = triple("environment", &needed(ID)?, &needed(SECRET)?, token.as_deref())?;
+    Ok(Source { origin: "environment".to_owned(), way: Way::Keys { keys, expires: None } })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with(pairs: &[(&str, &str)]) -> Result<Credentials, CredentialsError> {
-        read(&|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+/// The same in the chain: half a pair is a mistake to report, not a reason to look elsewhere.
+pub(super) fn look(around: &Surroundings) -> Result<Found, CredentialsError> {
+    if around.variable(ID).is_none() && around.variable(SECRET).is_none() {
+        return Ok(Found::NotThere(format!("environment: {ID} and {SECRET} are not set")));
     }
-
-    #[test]
-    fn a_pair_and_a_triple_are_read() {
-        let pair = with(&[(ID, "a"), (SECRET, "b"), (TOKEN, "")]).expect("a pair");
-        assert_eq!((pair.key_id.expose(), pair.token), ("a", None));
-        let triple = with(&[(ID, "a"), (SECRET, "b"), (TOKEN, "c")]).expect("a triple");
-        assert_eq!(triple.token.expect("a token").expose(), "c");
-    }
-
-    #[test]
-    fn the_missing_variable_is_named() {
-        let error = with(&[(ID, "a"), (SECRET, " ")]).expect_err("no secret");
-        assert!(matches!(error, CredentialsError::Variable { name } if name == SECRET));
-    }
+    read(around).map(Found::There)
 }

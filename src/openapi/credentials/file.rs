@@ -1,6 +1,8 @@
 //! Keys from a TOML or JSON file of this machine, read anew each time.
 
-use super::{Credentials, CredentialsError, triple};
+use super::source::{Source, Way};
+use super::{CredentialsError, triple};
+use crate::model::time::WallTime;
 use serde::Deserialize;
 use std::fs::File;
 use std::io::Read as _;
@@ -21,11 +23,23 @@ struct Content {
     access_key_secret: Option<String>,
     #[serde(alias = "SecurityToken")]
     security_token: Option<String>,
+    #[serde(alias = "Expiration")]
+    expiration: Option<String>,
 }
 
-pub(super) fn read(path: &Path) -> Result<Credentials, CredentialsError> {
+/// Who may read a file of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readers {
+    /// Its owner and group: a file that was made for spotkeeper.
+    NotEverybody,
+    /// Anybody: a file that other tools made, taken as they take it.
+    Any,
+}
+
+/// The keys in the file at `path`, which people know as `origin`.
+pub(super) fn read(origin: String, path: &Path) -> Result<Source, CredentialsError> {
     let form = |what: String| CredentialsError::Form { path: path.to_owned(), what };
-    let text = text(path)?;
+    let text = text(path, Readers::NotEverybody)?;
     // The parsers' own messages quote the line, and so the secret: only its number is told.
     let content: Content = if text.trim_start().starts_with('{') {
         serde_json::from_str(&text)
@@ -41,16 +55,23 @@ pub(super) fn read(path: &Path) -> Result<Credentials, CredentialsError> {
     };
     let set = |value: Option<String>| value.filter(|v| !v.trim().is_empty());
     let needed = |value, key| set(value).ok_or_else(|| form(format!("has no `{key}`")));
-    triple(
-        &format!("credentials file {}", path.display()),
+    let keys = triple(
+        &origin,
         &needed(content.access_key_id, "access_key_id")?,
         &needed(content.access_key_secret, "access_key_secret")?,
         set(content.security_token).as_deref(),
-    )
+    )?;
+    let expires = set(content.expiration)
+        .map(|time| {
+            let bad = || form("`expiration` is not a time such as 2026-11-30T08:00:00Z".to_owned());
+            WallTime::parse(&time).ok_or_else(bad)
+        })
+        .transpose()?;
+    Ok(Source { origin, way: Way::Keys { keys, expires } })
 }
 
-/// The text of the file, if only its owner and group may see it.
-fn text(path: &Path) -> Result<String, CredentialsError> {
+/// The text of the file.
+pub(super) fn text(path: &Path, readers: Readers) -> Result<String, CredentialsError> {
     let read = |source| CredentialsError::Read { path: path.to_owned(), source };
     let form = |what: &str| CredentialsError::Form { path: path.to_owned(), what: what.to_owned() };
     // Asked before the open, which would wait for ever at a pipe.
@@ -59,7 +80,7 @@ fn text(path: &Path) -> Result<String, CredentialsError> {
     }
     let file = File::open(path).map_err(read)?;
     let mode = file.metadata().map_err(read)?.permissions().mode() & 0o7777;
-    if mode & EVERYBODY != 0 {
+    if readers == Readers::NotEverybody && mode & EVERYBODY != 0 {
         return Err(CredentialsError::Public { path: path.to_owned(), mode });
     }
     let mut bytes = Vec::new();
@@ -73,6 +94,7 @@ fn text(path: &Path) -> Result<String, CredentialsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openapi::credentials::Credentials;
     use std::io::Write as _;
 
     fn file(content: &str, mode: u32) -> tempfile::NamedTempFile {
@@ -83,7 +105,14 @@ mod tests {
     }
 
     fn written(content: &str, mode: u32) -> Result<Credentials, CredentialsError> {
-        read(file(content, mode).path())
+        keys_at(file(content, mode).path())
+    }
+
+    fn keys_at(path: &Path) -> Result<Credentials, CredentialsError> {
+        match read("test".to_owned(), path)?.way {
+            Way::Keys { keys, .. } => Ok(keys),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -120,9 +149,9 @@ mod tests {
     fn a_missing_key_an_empty_key_and_a_missing_file_are_said() {
         let error = written("access_key_id = \"a\"\naccess_key_secret = \"\"", 0o600);
         assert!(error.expect_err("empty").to_string().contains("`access_key_secret`"));
-        let error = read(Path::new("/nonexistent/keys.toml")).expect_err("no file");
+        let error = keys_at(Path::new("/nonexistent/keys.toml")).expect_err("no file");
         assert!(matches!(error, CredentialsError::Read { .. }));
-        let error = read(Path::new("/dev/null")).expect_err("a device");
+        let error = keys_at(Path::new("/dev/null")).expect_err("a device");
         assert!(matches!(error, CredentialsError::Form { .. }));
     }
 }
