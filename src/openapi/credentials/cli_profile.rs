@@ -33,7 +33,8 @@ pub(super) fn look(around: &Surroundings, name: Option<&str>) -> Result<Found, C
         return absent(format!("there is no {}", path.display()));
     }
     let file = File::read(around, path)?;
-    let Some(name) = name.or_else(|| file.content.get("current")?.as_str()).map(str::trim) else {
+    let current = || file.content.get("current")?.as_str();
+    let Some(name) = name.or_else(current).map(str::trim).filter(|name| !name.is_empty()) else {
         return absent(format!("{} has no `current`", file.path.display()));
     };
     let Some(profile) = file.profile(name) else {

@@ -130,18 +130,20 @@ impl Keychain {
     }
 }
 
-/// Asks the sources of `plan` in order, as far as they turn out not to be there.
+/// Asks the sources of `plan`.
 async fn fetch(plan: &Plan, now: WallTime) -> Result<(Source, Held), CredentialsError> {
     let mut tried = plan.passed.clone();
-    for source in &plan.sources {
+    if let Some(source) = &plan.maybe {
         match source.fetch(now).await {
             Ok(held) => return Ok((source.clone(), held)),
-            // Where there is no chain, the one source has an error of its own.
-            Err(error) if plan.passed.is_empty() || !error.says_not_there() => return Err(error),
-            Err(error) => tried.push(whole(&error)),
+            Err(error) if error.says_not_there() => tried.push(whole(&error)),
+            Err(error) => return Err(error),
         }
     }
-    Err(CredentialsError::Chain { tried: tried.join("; ") })
+    match &plan.sure {
+        Some(source) => Ok((source.clone(), source.fetch(now).await?)),
+        None => Err(CredentialsError::Chain { tried: tried.join("; ") }),
+    }
 }
 
 /// What is held for one reference.
@@ -217,7 +219,7 @@ impl State {
     /// does not change whose keys they are.
     fn to_ask(&self, plan: &Plan, now: WallTime) -> Plan {
         match self.lease.as_ref().filter(|lease| lease.plan == *plan && lease.works(now)) {
-            Some(lease) => Plan { passed: Vec::new(), sources: vec![lease.source.clone()] },
+            Some(lease) => Plan::of(lease.source.clone()),
             None => plan.clone(),
         }
     }

@@ -12,13 +12,15 @@ use super::{
 use crate::model::spec::CredentialsRef;
 use std::path::{Component, Path};
 
-/// The sources to be asked, in order: all but the last one may turn out not to be there.
+/// Whom to ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     /// What was passed over, in words.
     pub(super) passed: Vec<String>,
-    /// Where to ask; empty if everything was passed over.
-    pub(super) sources: Vec<Source>,
+    /// Asked first; it may turn out not to be there, and is passed over then.
+    pub(super) maybe: Option<Source>,
+    /// Asked then; what it says is final.
+    pub(super) sure: Option<Source>,
 }
 
 /// Reads what `reference` points to. Blocks on files.
@@ -44,11 +46,29 @@ pub(super) fn plan(
         },
         CredentialsRef::Uri(text) => uri::source(text)?,
     };
-    Ok(Plan { passed: Vec::new(), sources: vec![source] })
+    Ok(Plan::of(source))
+}
+
+impl Plan {
+    /// To ask `source` and nobody else.
+    pub(super) fn of(source: Source) -> Self {
+        Self { passed: Vec::new(), maybe: None, sure: Some(source) }
+    }
+
+    /// The source that was found; what was not there is written down.
+    fn take(&mut self, found: Found) -> Option<Source> {
+        match found {
+            Found::There(source) => Some(source),
+            Found::NotThere(what) => {
+                self.passed.push(what);
+                None
+            }
+        }
+    }
 }
 
 fn chain(around: &Surroundings) -> Result<Plan, CredentialsError> {
-    let mut plan = Plan { passed: Vec::new(), sources: Vec::new() };
+    let mut plan = Plan { passed: Vec::new(), maybe: None, sure: None };
     let at_hand: [&dyn Fn() -> Result<Found, CredentialsError>; 4] = [
         &|| environment::look(around),
         &|| oidc::look(around),
@@ -56,21 +76,14 @@ fn chain(around: &Surroundings) -> Result<Plan, CredentialsError> {
         &|| ini_profile::look(around, None),
     ];
     for look in at_hand {
-        match look()? {
-            Found::There(source) => {
-                plan.sources.push(source);
-                return Ok(plan);
-            }
-            Found::NotThere(what) => plan.passed.push(what),
+        plan.sure = plan.take(look()?);
+        if plan.sure.is_some() {
+            return Ok(plan);
         }
     }
     // Whether this is an ECS instance shows only when its metadata service is asked.
-    for found in [ecs_role::look(around)?, uri::look(around)?] {
-        match found {
-            Found::There(source) => plan.sources.push(source),
-            Found::NotThere(what) => plan.passed.push(what),
-        }
-    }
+    plan.maybe = plan.take(ecs_role::look(around)?);
+    plan.sure = plan.take(uri::look(around)?);
     Ok(plan)
 }
 

@@ -30,7 +30,8 @@ async fn each_provider_comes_after_the_one_before_it() {
     let cli = world.cli(&json!([
         { "name": "default", "mode": "AK", "access_key_id": "cli", "access_key_secret": "CANARY" }
     ]));
-    let ini = world.ini("[default]\ntype=access_key\naccess_key_id=ini\naccess_key_secret=CANARY\n");
+    let ini =
+        world.ini("[default]\ntype=access_key\naccess_key_id=ini\naccess_key_secret=CANARY\n");
 
     assert_eq!(triple(&world.chain().await.expect("environment")), "env CANARY CANARY-t");
     world.variables.retain(|name, _| !name.contains("ACCESS_KEY"));
@@ -57,13 +58,16 @@ async fn an_empty_chain_says_what_each_provider_lacked() {
     let text = world.refused(&CredentialsRef::Chain).await;
     let (tried, mend) = text.split_once(". Or name a source").expect("two parts");
     let parts: Vec<_> = tried.split("; ").collect();
-    assert_eq!(parts[..4], [
-        "no credentials found. Tried: environment: ALIBABA_CLOUD_ACCESS_KEY_ID and \
+    assert_eq!(
+        parts[..4],
+        [
+            "no credentials found. Tried: environment: ALIBABA_CLOUD_ACCESS_KEY_ID and \
          ALIBABA_CLOUD_ACCESS_KEY_SECRET are not set",
-        "OIDC: ALIBABA_CLOUD_OIDC_PROVIDER_ARN and ALIBABA_CLOUD_OIDC_TOKEN_FILE are not set",
-        "CLI profile: there is no ~/.aliyun/config.json",
-        "INI profile: there is no ~/.alibabacloud/credentials.ini",
-    ]);
+            "OIDC: ALIBABA_CLOUD_OIDC_PROVIDER_ARN and ALIBABA_CLOUD_OIDC_TOKEN_FILE are not set",
+            "CLI profile: there is no ~/.aliyun/config.json",
+            "INI profile: there is no ~/.alibabacloud/credentials.ini",
+        ]
+    );
     assert_eq!(parts[4], "credentials URI: ALIBABA_CLOUD_CREDENTIALS_URI is not set");
     assert!(parts[5].starts_with("ECS RAM role: no keys: metadata token: no connection"), "{text}");
     assert!(mend.contains("environment = true") && mend.contains("file ="), "{text}");
@@ -86,7 +90,7 @@ async fn an_empty_chain_says_what_each_provider_lacked() {
 async fn what_is_set_up_and_broken_is_reported_and_not_passed_over() {
     let near = Server::start(vec![metadata(3, HOUR)]).await;
     let mut world = world(&[("ALIBABA_CLOUD_ACCESS_KEY_ID", "CANARY")]);
-    world.set("ALIBABA_CLOUD_CREDENTIALS_URI", &near.url);
+    world.set("ALIBABA_CLOUD_CREDENTIALS_URI", &format!("{}/CANARY?CANARY", near.url));
     let text = world.refused(&CredentialsRef::Chain).await;
     assert!(
         text.starts_with("environment: ALIBABA_CLOUD_ACCESS_KEY_SECRET is not set; set"),
@@ -104,4 +108,10 @@ async fn what_is_set_up_and_broken_is_reported_and_not_passed_over() {
     assert!(text.starts_with("ECS RAM role: no keys") && text.contains("HTTP 500"), "{text}");
     assert_eq!(error.class(), Class::Retry);
     assert!(near.seen().is_empty());
+
+    world.metadata = NOBODY.to_owned();
+    let near = Server::start(vec![Reply::http(403, "CANARY")]).await;
+    world.set("ALIBABA_CLOUD_CREDENTIALS_URI", &format!("{}/CANARY?CANARY", near.url));
+    let text = world.refused(&CredentialsRef::Chain).await;
+    assert!(text.starts_with("credentials URI http://127.0.0.1:"), "{text}");
 }

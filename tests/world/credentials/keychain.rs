@@ -64,7 +64,8 @@ async fn many_callers_make_one_call_whether_it_works_or_not() {
     }
 
     let (_world, server, keychain) = role(vec![Reply::http(500, "")]).await;
-    let all = (0..50).map(|_| async { told(&keychain.keys(&ROLE, at(0)).await.expect_err("none")) });
+    let all =
+        (0..50).map(|_| async { told(&keychain.keys(&ROLE, at(0)).await.expect_err("none")) });
     let all = futures_util::future::join_all(all).await;
     assert_eq!(server.seen().len(), 1);
     assert!(all.iter().all(|text| text.contains("HTTP 500")), "{all:?}");
@@ -118,7 +119,7 @@ async fn an_outage_is_bridged_and_told_once() {
     assert_eq!(text.matches("keys cannot be renewed").count(), 1, "{text}");
     assert_eq!(text.matches("keys are renewed again").count(), 1, "{text}");
     assert!(text.contains("WARN") && !text.contains(" ERROR "), "{text}");
-    assert!(!text.replace("\"Message\":\"CANARY\"", "").contains("secret-CANARY"), "{text}");
+    assert_quiet(&text);
 }
 
 #[tokio::test]
@@ -137,7 +138,8 @@ async fn files_are_read_anew_and_another_role_is_asked_for_at_once() {
     assert_eq!(server.seen().len(), 2);
 
     // Keys that stand in the file are never held.
-    let file = CredentialsRef::File(world.write("keys.json", &fields(7, at(HOUR)).to_string()).into());
+    let file =
+        CredentialsRef::File(world.write("keys.json", &fields(7, at(HOUR)).to_string()).into());
     assert_eq!(triple(&keychain.keys(&file, at(0)).await.expect("keys")), numbered(7));
     world.write("keys.json", &fields(8, at(HOUR)).to_string());
     assert_eq!(triple(&keychain.keys(&file, at(0)).await.expect("keys")), numbered(8));

@@ -24,13 +24,28 @@ async fn a_cli_profile_that_cannot_be_used_is_named_with_what_it_lacks() {
     let mut world = world(&[]);
     world.commands = Commands::Allowed;
     for (profile, want) in [
-        (json!({ "mode": "OAuth", "oauth_access_token": "CANARY" }), "has the mode OAuth: it needs a person at a browser"),
-        (json!({ "mode": "CloudSSO", "access_token": "CANARY" }), "has the mode CloudSSO: it needs a person"),
+        (
+            json!({ "mode": "OAuth", "oauth_access_token": "CANARY" }),
+            "has the mode OAuth: it needs a person at a browser",
+        ),
+        (
+            json!({ "mode": "CloudSSO", "access_token": "CANARY" }),
+            "has the mode CloudSSO: it needs a person",
+        ),
         (json!({ "mode": "CANARY" }), "has an unknown `mode`: AK, StsToken,"),
         (json!({ "mode": "AK", "access_key_id": "CANARY" }), "has no `access_key_secret`"),
-        (json!({ "mode": "StsToken", "access_key_id": "a", "access_key_secret": "CANARY" }), "has no `sts_token`"),
-        (json!({ "mode": "RamRoleArn", "access_key_id": "a", "access_key_secret": "CANARY" }), "has no `ram_role_arn`"),
-        (json!({ "mode": "RamRoleArn", "access_key_id": "a", "access_key_secret": "CANARY", "ram_role_arn": "r", "expired_seconds": 60 }), "has `expired_seconds` below 900"),
+        (
+            json!({ "mode": "StsToken", "access_key_id": "a", "access_key_secret": "CANARY" }),
+            "has no `sts_token`",
+        ),
+        (
+            json!({ "mode": "RamRoleArn", "access_key_id": "a", "access_key_secret": "CANARY" }),
+            "has no `ram_role_arn`",
+        ),
+        (
+            json!({ "mode": "RamRoleArn", "access_key_id": "a", "access_key_secret": "CANARY", "ram_role_arn": "r", "expired_seconds": 60 }),
+            "has `expired_seconds` below 900",
+        ),
         (json!({ "mode": "OIDC", "ram_role_arn": "r" }), "has no `oidc_provider_arn`"),
         (json!({ "mode": "ChainableRamRoleArn", "ram_role_arn": "r" }), "has no `source_profile`"),
         (json!({ "mode": "External" }), "has no `process_command`"),
