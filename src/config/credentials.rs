@@ -138,3 +138,38 @@ fn check_credentials_file(notes: &Notes<'_>, path: &Path, span: &Span) {
         Ok(_) => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::daemon::{Surroundings, read_daemon};
+    use crate::config::diagnostic::Source;
+    use crate::model::ids::TargetName;
+    use crate::model::spec::{Commands, CredentialsRef};
+    use std::path::Path;
+
+    #[test]
+    fn each_way_of_giving_keys_has_its_key() {
+        let name = || "x".to_owned();
+        for (written, wanted) in [
+            ("environment = true", CredentialsRef::Environment),
+            ("chain = true", CredentialsRef::Chain),
+            ("systemd = \"x\"", CredentialsRef::Systemd(name())),
+            ("profile = \"x\"", CredentialsRef::Profile(name())),
+            ("ecs_role = \"x\"", CredentialsRef::EcsRole(Some(name()))),
+            ("ecs_role = true", CredentialsRef::EcsRole(None)),
+            ("oidc = true", CredentialsRef::Oidc),
+            ("uri = \"http://h/x\"", CredentialsRef::Uri("http://h/x".to_owned())),
+        ] {
+            let text = format!(
+                "credentials.allow_commands = true\n[targets.hz]\nregion = \"cn-hangzhou\"\n\
+                 workspace = \"1\"\ncredentials = {{ {written} }}\n"
+            );
+            let source = Source::new(Path::new("x.toml"), text.into());
+            let file = read_daemon(&source, &Surroundings::default());
+            let config = file.accepted().unwrap_or_else(|| panic!("{:?}", file.diagnostics));
+            let target = &config.targets[&TargetName::new("hz").expect("a name")];
+            assert_eq!(target.place.credentials, wanted, "{written}");
+            assert_eq!(config.credential_commands, Commands::Allowed);
+        }
+    }
+}

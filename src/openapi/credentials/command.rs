@@ -38,7 +38,7 @@ impl Command {
         origin: &str,
         now: WallTime,
     ) -> Result<Held, CredentialsError> {
-        let output = self.run().await.map_err(|what| {
+        let output = self.run(TIME_LIMIT).await.map_err(|what| {
             let origin = origin.to_owned();
             CredentialsError::Command { origin, what }
         })?;
@@ -56,8 +56,8 @@ impl Command {
         Ok(Held { keys, provider: origin.to_owned(), expires })
     }
 
-    /// What it printed, if it ended well and in time.
-    async fn run(&self) -> Result<Vec<u8>, String> {
+    /// What it printed, if it ended well and within `limit`.
+    async fn run(&self, limit: Duration) -> Result<Vec<u8>, String> {
         let mut child = tokio::process::Command::new(&self.0[0])
             .args(&self.0[1..])
             .stdin(Stdio::null())
@@ -82,8 +82,8 @@ impl Command {
             group.0 = None;
             if status.success() { Ok(output) } else { Err(format!("failed ({status})")) }
         };
-        let late = || format!("did not end within {} s", TIME_LIMIT.as_secs());
-        tokio::time::timeout(TIME_LIMIT, whole).await.unwrap_or_else(|_| Err(late()))
+        let late = || format!("did not end within {} s", limit.as_secs());
+        tokio::time::timeout(limit, whole).await.unwrap_or_else(|_| Err(late()))
     }
 }
 
@@ -165,5 +165,25 @@ mod tests {
             assert!(words(line).is_err(), "{line}");
         }
         assert!(Command::parse(" ").is_err());
+    }
+
+    #[tokio::test]
+    async fn one_that_does_not_end_is_killed_with_its_children() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("pid");
+        let script = "sleep 1000 & echo $! > \"$0\"; wait";
+        let words = ["sh", "-c", script, file.to_str().expect("UTF-8")];
+        let command = Command(words.map(str::to_owned).to_vec());
+        let error = command.run(Duration::from_secs(1)).await.expect_err("late");
+        assert_eq!(error, "did not end within 1 s");
+        let pid = std::fs::read_to_string(file).unwrap_or_default();
+        let runs = || {
+            // Nothing stands there once a process has ended.
+            let line = std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
+            !pid.trim().is_empty() && line.starts_with(b"sleep")
+        };
+        while runs() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 }

@@ -109,10 +109,9 @@ mod tests {
     }
 
     fn keys_at(path: &Path) -> Result<Credentials, CredentialsError> {
-        match read("test".to_owned(), path)?.way {
-            Way::Keys { keys, .. } => Ok(keys),
-            other => panic!("{other:?}"),
-        }
+        let way = read("test".to_owned(), path)?.way;
+        let Way::Keys { keys, .. } = way else { panic!("{way:?}") };
+        Ok(keys)
     }
 
     #[test]

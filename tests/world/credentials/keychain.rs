@@ -2,7 +2,7 @@
 
 use super::*;
 use std::io::Write;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use tracing_subscriber::fmt::MakeWriter;
 
 const ROLE: CredentialsRef = CredentialsRef::Chain;
@@ -173,7 +173,7 @@ impl Log {
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("a lock").extend_from_slice(bytes);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
