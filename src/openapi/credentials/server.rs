@@ -5,10 +5,12 @@ use crate::model::secret::Secret;
 use crate::openapi::client::{self, ClientError, Limits, PlainHttp};
 use std::time::Duration;
 
-/// For servers of this machine and its host: one that does not answer at once is not there.
+/// For the metadata service: one that takes no connection at once is not there. The time to read
+/// counts from the start, so it must be longer than the time to connect: who ends first decides
+/// whether the service counts as not there or as broken.
 pub(super) const METADATA_LIMITS: Limits = Limits {
     connect: Duration::from_secs(1),
-    read: Duration::from_secs(1),
+    read: Duration::from_secs(2),
     total: Duration::from_secs(3),
     body: 64 * 1024,
 };

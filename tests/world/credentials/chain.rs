@@ -115,3 +115,23 @@ async fn what_is_set_up_and_broken_is_reported_and_not_passed_over() {
     let text = world.refused(&CredentialsRef::Chain).await;
     assert!(text.starts_with("credentials URI http://127.0.0.1:"), "{text}");
 }
+
+#[tokio::test]
+async fn a_metadata_address_that_swallows_everything_is_not_there() {
+    let near = Server::start(vec![metadata(3, HOUR)]).await;
+    // A socket whose queue is full: nobody gets a connection, nobody a refusal.
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
+    let listener = socket.listen(0).expect("a queue");
+    let address = listener.local_addr().expect("an address");
+    let mut waiting = Vec::new();
+    while let Ok(stream) =
+        std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200))
+    {
+        waiting.push(stream);
+    }
+    let mut world = world(&[]);
+    world.metadata = format!("http://{address}");
+    world.set("ALIBABA_CLOUD_CREDENTIALS_URI", &near.url);
+    assert_eq!(triple(&world.chain().await.expect("URI")), numbered(3));
+}

@@ -1,6 +1,10 @@
 //! Temporary keys: held, renewed in time, bridged over an outage, never mixed.
 
 use super::*;
+use spotkeeper::dlc::client::Dlc;
+use spotkeeper::model::ids::{CloudId, Owner};
+use spotkeeper::model::spec::Place;
+use spotkeeper::openapi::client::PlainHttp;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use tracing_subscriber::fmt::MakeWriter;
@@ -159,6 +163,30 @@ async fn a_chain_stays_with_the_source_whose_keys_still_work() {
     assert_eq!(number(&keychain, 0).await, "1");
     assert_eq!(number(&keychain, 50).await, "1");
     assert!(near.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_call_is_signed_with_the_keys_that_are_held() {
+    let (_world, _server, keychain) = role(vec![sts(1, HOUR)]).await;
+    let gateway = Server::start(vec![Reply::http(404, r#"{"Code":"NotFound"}"#)]).await;
+    let place = Place {
+        region: "cn-hangzhou".to_owned(),
+        workspace: "1".to_owned(),
+        endpoint: gateway.url.clone(),
+        storage: None,
+        credentials: ROLE,
+    };
+    let owner = Owner::new("k3f9qz").expect("an owner");
+    let dlc = Dlc::new(&place, owner, &keychain, PlainHttp::Loopback).expect("a client");
+    let id = CloudId::new("dlc1").expect("an id");
+    let error = dlc.get_job(&id, at(0)).await.expect_err("there is none");
+    assert!(error.says_no_such_job(), "{error}");
+    let seen = &gateway.seen()[0];
+    assert_eq!(seen.header("x-acs-security-token"), Some("token-CANARY-1"));
+    assert_eq!(seen.header("x-acs-accesskey-id"), Some("id-CANARY-1"));
+    let signed = seen.header("authorization").expect("a signature");
+    assert!(signed.contains("Credential=id-CANARY-1,"), "{signed}");
+    assert!(!signed.contains("secret-CANARY"), "{signed}");
 }
 
 /// Everything that is logged.
