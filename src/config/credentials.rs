@@ -164,7 +164,7 @@ mod tests {
                 "credentials.allow_commands = true\n[targets.hz]\nregion = \"cn-hangzhou\"\n\
                  workspace = \"1\"\ncredentials = {{ {written} }}\n"
             );
-            let source = Source::new(Path::new("x.toml"), text.into());
+            let source = Source::new(Path::new("x.toml"), text);
             let file = read_daemon(&source, &Surroundings::default());
             let config = file.accepted().unwrap_or_else(|| panic!("{:?}", file.diagnostics));
             let target = &config.targets[&TargetName::new("hz").expect("a name")];

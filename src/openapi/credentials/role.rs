@@ -5,11 +5,11 @@
 //! both, and so no SHA-1 is needed here.
 
 use super::answer::Answer;
-use super::server::{STS_LIMITS, STS_PLAIN_HTTP, STS_VERSION};
+use super::server::{STS_LIMITS, STS_VERSION};
 use super::source::Source;
 use super::{CredentialsError, Held};
 use crate::model::time::WallTime;
-use crate::openapi::client::{Client, ClientConfig, Lane};
+use crate::openapi::client::{Client, ClientConfig, Lane, PlainHttp};
 use crate::openapi::request::{Method, Request, Stamp};
 
 /// Name of the session in the cloud's own records. Always the same: PAI counts two sessions of one
@@ -69,7 +69,7 @@ impl Role {
         let client = Client::new(&ClientConfig {
             endpoint: self.wanted.sts.clone(),
             version: STS_VERSION,
-            plain_http: STS_PLAIN_HTTP,
+            plain_http: PlainHttp::Loopback,
             limits: STS_LIMITS,
         })
         .map_err(|source| CredentialsError::Client { origin: origin_text(), source })?;

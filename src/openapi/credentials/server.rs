@@ -2,7 +2,7 @@
 
 use super::{CredentialsError, Surroundings};
 use crate::model::secret::Secret;
-use crate::openapi::client::{self, ClientError, Limits, PlainHttp};
+use crate::openapi::client::{self, ClientError, Limits};
 use std::time::Duration;
 
 /// For the metadata service: one that takes no connection at once is not there. The time to read
@@ -88,9 +88,6 @@ pub(super) fn sts(
     let host = if vpc.unwrap_or_else(|| around.is_on(VPC)) { "sts-vpc" } else { "sts" };
     Ok(format!("https://{host}.{region}.aliyuncs.com"))
 }
-
-/// Whom the signed client may send to: STS in clear only on this machine.
-pub(super) const STS_PLAIN_HTTP: PlainHttp = PlainHttp::Loopback;
 
 #[cfg(test)]
 mod tests {

@@ -147,11 +147,8 @@ fn metadata(number: u32, minute: u64) -> Reply {
 
 /// The pairs of a query or form.
 fn pairs(text: &str) -> BTreeMap<String, String> {
-    let plain = |text: &str| {
-        let url = reqwest::Url::parse(&format!("http://h/?{text}")).expect("a query");
-        url.query_pairs().map(|(n, v)| (n.into_owned(), v.into_owned())).collect()
-    };
-    plain(text)
+    let url = reqwest::Url::parse(&format!("http://h/?{text}")).expect("a query");
+    url.query_pairs().map(|(n, v)| (n.into_owned(), v.into_owned())).collect()
 }
 
 fn paths(seen: &[Seen]) -> Vec<String> {
