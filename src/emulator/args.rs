@@ -37,10 +37,12 @@ pub struct EmulatorArgs {
     /// How long a new job stays out of ListJobs
     #[arg(long, default_value = "0s", value_parser = duration)]
     pub list_lag: Duration,
-    /// How a release looks: plain, evicted, succeeded-after-term, or seed:N
-    #[arg(long, default_value = "plain", value_parser = dialect)]
+    /// How a release looks: plain, exit-143, empty-reason, json-message, evicted,
+    /// stopped-without-code, succeeded-after-term, one-pod-gone, restarting-in-place, chinese, or
+    /// seed:N, another one for each release
+    #[arg(long, value_name = "NAME|seed:N", default_value = "plain", value_parser = dialect)]
     pub dialect: DialectChoice,
-    /// Spot market: constant:FRACTION, script:FILE or seed:N
+    /// Spot market: constant:FRACTION, script:FILE, seed:N or trace:FILE[,id=NAME][,speed=FACTOR]
     #[arg(long, default_value = "constant:0.3", value_parser = market)]
     pub market: MarketSpec,
     /// Shortest time in each status before Running, and in Stopping
@@ -55,6 +57,12 @@ pub struct EmulatorArgs {
     /// Folder that jobs see as /mnt/data
     #[arg(long, value_name = "DIR")]
     pub data_mount: Option<PathBuf>,
+    /// Folder that stands for OSS: oss://BUCKET/PREFIX/ of DataSources is DIR/BUCKET/PREFIX
+    #[arg(long, value_name = "DIR")]
+    pub oss_root: Option<PathBuf>,
+    /// How long a minute of JobReservedMinutes lasts
+    #[arg(long, default_value = "1m", value_parser = duration)]
+    pub minute: Duration,
     /// List price in CNY per minute, against which a SpotPriceLimit is a fraction
     #[arg(long, value_name = "CNY", default_value_t = 0.02)]
     pub list_price_per_minute: f64,
@@ -99,6 +107,8 @@ impl EmulatorArgs {
                 RunAs::Processes { data_mount: self.data_mount }
             },
             list_price_per_minute: self.list_price_per_minute,
+            minute: self.minute,
+            oss_root: self.oss_root,
         })
     }
 }

@@ -190,7 +190,7 @@ fn do_call(
         Call::GetPodLogs(id, pod_id) => {
             let pod = pod(world.job(id)?, pod_id)?;
             let logs = match world.pods() {
-                Some(pods) => Pods::tail(&pods.log_path(id, &pod.id), lines("MaxLines")?),
+                Some(pods) => Pods::tail(&pods.log_path(id, &pod.place()), lines("MaxLines")?),
                 None => Ok(Vec::new()),
             };
             // A pod that never ran has no log: that is an empty one.

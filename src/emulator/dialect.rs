@@ -13,10 +13,24 @@ use std::time::Duration;
 pub enum Dialect {
     /// SIGKILL; Failed, `JobFailed`, exit code 137, pods `Normal`, no event.
     Plain,
+    /// TERM and a time of grace; as plain, with exit code 143 whatever the trainer ends with.
+    Exit143,
+    /// SIGKILL; Failed, without code and message.
+    EmptyReason,
+    /// SIGKILL; Failed, and the JSON in the message says what happened.
+    JsonMessage,
     /// SIGKILL; Failed, pods `Evicted`, the message says so.
     Evicted,
+    /// SIGKILL; Stopped, without `Stopping` before, code or message.
+    StoppedWithoutCode,
     /// TERM and a time of grace: a trainer that ends with 0 makes the job Succeeded.
     SucceededAfterTerm,
+    /// One pod is gone without an exit code, the others end with 1.
+    OnePodGone,
+    /// SIGKILL; the platform runs the command again under the same `JobId`.
+    RestartingInPlace,
+    /// SIGKILL; as plain, with all texts in Chinese.
+    Chinese,
 }
 
 /// How the processes of a released job are brought to their end.
@@ -26,6 +40,8 @@ pub enum Farewell {
     Kill,
     /// SIGTERM to each pod's first process, then SIGKILL to the group.
     TermThenKill,
+    /// SIGKILL to the one pod whose machine is gone; the others get SIGTERM, then SIGKILL.
+    KillOne,
 }
 
 /// What a pod that was taken away shows.
@@ -39,47 +55,168 @@ pub struct PodTrace {
     pub in_history: bool,
 }
 
+/// What `ReasonCode` and `ReasonMessage` of a job hold that was taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    /// `JobFailed` and the JSON text of a failure.
+    English,
+    /// The same in Chinese.
+    Chinese,
+    /// Nothing.
+    None,
+}
+
+/// The end that a release leads to when its exit codes are not those of a success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastWord {
+    /// `Failed`.
+    Failed,
+    /// `Stopped`.
+    Stopped,
+    /// None: it is restarted, even where the job does not ask for that.
+    Restart,
+}
+
 impl Dialect {
     /// All of them, in the order in which a seed picks.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Evicted, Self::SucceededAfterTerm];
+    pub const ALL: [Self; 10] = [
+        Self::Plain,
+        Self::Exit143,
+        Self::EmptyReason,
+        Self::JsonMessage,
+        Self::Evicted,
+        Self::StoppedWithoutCode,
+        Self::SucceededAfterTerm,
+        Self::OnePodGone,
+        Self::RestartingInPlace,
+        Self::Chinese,
+    ];
 
     /// Its name on the command line and in the ledger.
     pub fn word(self) -> &'static str {
         match self {
             Self::Plain => "plain",
+            Self::Exit143 => "exit-143",
+            Self::EmptyReason => "empty-reason",
+            Self::JsonMessage => "json-message",
             Self::Evicted => "evicted",
+            Self::StoppedWithoutCode => "stopped-without-code",
             Self::SucceededAfterTerm => "succeeded-after-term",
+            Self::OnePodGone => "one-pod-gone",
+            Self::RestartingInPlace => "restarting-in-place",
+            Self::Chinese => "chinese",
         }
     }
 
     /// How the processes end.
     pub fn farewell(self) -> Farewell {
         match self {
-            Self::Plain | Self::Evicted => Farewell::Kill,
-            Self::SucceededAfterTerm => Farewell::TermThenKill,
+            Self::Plain
+            | Self::EmptyReason
+            | Self::JsonMessage
+            | Self::Evicted
+            | Self::StoppedWithoutCode
+            | Self::RestartingInPlace
+            | Self::Chinese => Farewell::Kill,
+            Self::Exit143 | Self::SucceededAfterTerm => Farewell::TermThenKill,
+            Self::OnePodGone => Farewell::KillOne,
         }
     }
 
     /// What a pod that ended badly shows.
     pub fn pod_trace(self) -> PodTrace {
+        let (sub_status, reason, in_history) = match self {
+            Self::Plain
+            | Self::Exit143
+            | Self::EmptyReason
+            | Self::StoppedWithoutCode
+            | Self::SucceededAfterTerm
+            | Self::RestartingInPlace => ("Normal", None, false),
+            Self::JsonMessage => ("Normal", Some(PREEMPTED), true),
+            Self::Evicted => ("Evicted", Some("Evicted"), true),
+            Self::OnePodGone => ("Normal", None, true),
+            Self::Chinese => ("Normal", Some(PREEMPTED_IN_CHINESE), true),
+        };
+        PodTrace { sub_status, reason, in_history }
+    }
+
+    /// What code and message tell.
+    pub fn words(self) -> Words {
         match self {
-            Self::Plain | Self::SucceededAfterTerm => {
-                PodTrace { sub_status: "Normal", reason: None, in_history: false }
-            }
-            Self::Evicted => {
-                PodTrace { sub_status: "Evicted", reason: Some("Evicted"), in_history: true }
-            }
+            Self::Plain
+            | Self::Exit143
+            | Self::JsonMessage
+            | Self::Evicted
+            | Self::SucceededAfterTerm
+            | Self::OnePodGone
+            | Self::RestartingInPlace => Words::English,
+            Self::Chinese => Words::Chinese,
+            Self::EmptyReason | Self::StoppedWithoutCode => Words::None,
+        }
+    }
+
+    /// What becomes of the job.
+    pub fn last_word(self) -> LastWord {
+        match self {
+            Self::Plain
+            | Self::Exit143
+            | Self::EmptyReason
+            | Self::JsonMessage
+            | Self::Evicted
+            | Self::SucceededAfterTerm
+            | Self::OnePodGone
+            | Self::Chinese => LastWord::Failed,
+            Self::StoppedWithoutCode => LastWord::Stopped,
+            Self::RestartingInPlace => LastWord::Restart,
+        }
+    }
+
+    /// The exit code that is shown of pod `at` of `count`, which ended with `exit`; `None` is a pod
+    /// that is gone together with its machine.
+    pub fn shown_exit(self, at: usize, count: usize, exit: i32) -> Option<i32> {
+        match self {
+            Self::Plain
+            | Self::EmptyReason
+            | Self::JsonMessage
+            | Self::Evicted
+            | Self::StoppedWithoutCode
+            | Self::SucceededAfterTerm
+            | Self::RestartingInPlace
+            | Self::Chinese => Some(exit),
+            Self::Exit143 => Some(143),
+            Self::OnePodGone if at == gone(count) => None,
+            // A rank that lost its peer ends by itself, never well and never by a signal.
+            Self::OnePodGone if (1..128).contains(&exit) => Some(exit),
+            Self::OnePodGone => Some(1),
         }
     }
 
     /// Whether job and pod events speak of the release.
     pub fn event(self) -> Option<&'static str> {
         match self {
-            Self::Plain | Self::SucceededAfterTerm => None,
+            Self::Plain
+            | Self::Exit143
+            | Self::EmptyReason
+            | Self::JsonMessage
+            | Self::StoppedWithoutCode
+            | Self::SucceededAfterTerm
+            | Self::OnePodGone
+            | Self::RestartingInPlace => None,
             Self::Evicted => Some("Warning Evicted The node was reclaimed, pod is evicted"),
+            Self::Chinese => Some("Warning SpotReleased 抢占式实例已被回收,容器组被终止"),
         }
     }
 }
+
+/// The pod of `count` whose machine is taken back where only one is.
+pub fn gone(count: usize) -> usize {
+    count / 2
+}
+
+/// The reason that a talkative message names.
+const PREEMPTED: &str = "Preempted: the spot instance was released";
+/// The same in Chinese.
+const PREEMPTED_IN_CHINESE: &str = "抢占式实例已被回收";
 
 impl FromStr for Dialect {
     type Err = UnknownDialect;
@@ -132,7 +269,8 @@ impl FromStr for DialectChoice {
 /// A text that names no dialect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown release dialect `{0}`: plain, evicted, succeeded-after-term, or seed:N with a number"
+    "unknown release dialect `{0}`: {words}, or seed:N with a number",
+    words = Dialect::ALL.map(Dialect::word).join(", ")
 )]
 pub struct UnknownDialect(pub String);
 
@@ -147,7 +285,7 @@ mod tests {
     fn a_seed_speaks_every_dialect_and_the_same_ones_again() {
         let pick = || {
             let mut choice: DialectChoice = "seed:1".parse().expect("a choice");
-            (0..50).map(|_| choice.pick().word()).collect::<Vec<_>>()
+            (0..200).map(|_| choice.pick().word()).collect::<Vec<_>>()
         };
         assert_eq!(pick(), pick());
         for dialect in Dialect::ALL {

@@ -3,9 +3,11 @@
 //! Times that decide are durations since the emulator's start; times that are shown are wall
 //! times. Only `lifecycle` moves a job on.
 
-use super::dialect::{Dialect, PodTrace};
+use super::dialect::{Dialect, PodTrace, Words};
+use super::mounts::Plan;
 use super::process::Group;
 use super::random::unguessable_hex;
+use super::restart::Restart;
 use super::submission::Submission;
 use crate::model::time::WallTime;
 use serde_json::json;
@@ -28,6 +30,8 @@ pub struct Moment {
 pub struct Job {
     /// `JobId`.
     pub id: String,
+    /// How many jobs were made before it: ids are random, this is an order that a seed can use.
+    pub number: u64,
     /// What was asked for.
     pub submission: Submission,
     /// When it came into being.
@@ -44,6 +48,10 @@ pub struct Job {
     pub reason_message: String,
     /// Lines of GetJobEvents.
     pub events: Vec<String>,
+    /// Restarts by the platform, under the same id.
+    pub restarts: Vec<Restart>,
+    /// What its pods see of its DataSources.
+    pub mounts: Plan,
 }
 
 /// Where a job stands.
@@ -70,6 +78,13 @@ pub enum Stage {
         /// When it may be shown as ended at the earliest.
         end_at: Duration,
     },
+    /// It ended by itself, and its machine is kept for a while.
+    Reserving {
+        /// How it ended.
+        end: End,
+        /// Until when.
+        until: Duration,
+    },
     /// It ended and nothing of it is left.
     Ended(End),
 }
@@ -79,8 +94,12 @@ pub enum Stage {
 pub enum Wait {
     /// Accepted.
     Creating,
-    /// Waits for a machine at its price.
+    /// The platform is about to run it again.
+    Restarting,
+    /// Waits for a machine, a spot job of general compute also for its price.
     Queuing,
+    /// A Lingjun spot job waits for its price.
+    Bidding,
     /// Has one, which is being prepared.
     EnvPreparing,
 }
@@ -112,11 +131,15 @@ impl Stage {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Waiting { on: Wait::Creating, .. } => "Creating",
+            Self::Waiting { on: Wait::Restarting, .. } => "Restarting",
             Self::Waiting { on: Wait::Queuing, .. } => "Queuing",
+            Self::Waiting { on: Wait::Bidding, .. } => "Bidding",
             Self::Waiting { on: Wait::EnvPreparing, .. } => "EnvPreparing",
             Self::Leaving { why: Leaving::Stop, .. } => "Stopping",
             Self::Running { .. }
             | Self::Leaving { why: Leaving::Release(_) | Leaving::Failure, .. } => "Running",
+            Self::Reserving { end: End::Succeeded, .. } => "SucceededReserving",
+            Self::Reserving { end: End::Failed | End::Stopped, .. } => "FailedReserving",
             Self::Ended(End::Succeeded) => "Succeeded",
             Self::Ended(End::Failed) => "Failed",
             Self::Ended(End::Stopped) => "Stopped",
@@ -160,6 +183,10 @@ pub struct Pod {
     pub life: PodLife,
     /// `SubStatus`.
     pub sub_status: &'static str,
+    /// How many pods were in its place before it.
+    pub incarnation: usize,
+    /// Those pods, the first one first; they have none themselves.
+    pub past: Vec<Pod>,
 }
 
 /// Whether a pod lives.
@@ -171,6 +198,8 @@ pub enum PodLife {
     Processes(Group),
     /// As a record alone.
     Virtual,
+    /// Gone together with its machine: nobody knows an exit code.
+    Gone,
     /// No longer.
     Ended {
         /// Exit code, as a shell tells it.
@@ -180,15 +209,37 @@ pub enum PodLife {
     },
 }
 
+impl PodLife {
+    /// The API's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Processes(_) | Self::Virtual => "Running",
+            Self::Gone => "Unknown",
+            Self::Ended { exit: 0, .. } => "Succeeded",
+            Self::Ended { .. } => "Failed",
+        }
+    }
+}
+
 impl Pod {
-    /// `Status`.
+    /// `Status`, by what has become of its job.
     pub fn status(&self, stage: &Stage) -> &'static str {
-        match (self.life, stage) {
-            (_, Stage::Ended(End::Stopped)) => "Unknown",
-            (PodLife::Pending, _) => "Pending",
-            (PodLife::Processes(_) | PodLife::Virtual, _) => "Running",
-            (PodLife::Ended { exit: 0, .. }, _) => "Succeeded",
-            (PodLife::Ended { .. }, _) => "Failed",
+        match stage {
+            Stage::Ended(End::Stopped) => "Unknown",
+            Stage::Reserving { .. } => "Running",
+            Stage::Waiting { .. }
+            | Stage::Running { .. }
+            | Stage::Leaving { .. }
+            | Stage::Ended(End::Succeeded | End::Failed) => self.life.word(),
+        }
+    }
+
+    /// The name of its folder and log: each incarnation has its own.
+    pub fn place(&self) -> String {
+        match self.incarnation {
+            0 => self.id.clone(),
+            later => format!("{}.{later}", self.id),
         }
     }
 
@@ -196,7 +247,7 @@ impl Pod {
     pub fn lives(&self) -> bool {
         match self.life {
             PodLife::Processes(_) | PodLife::Virtual => true,
-            PodLife::Pending | PodLife::Ended { .. } => false,
+            PodLife::Pending | PodLife::Gone | PodLife::Ended { .. } => false,
         }
     }
 }
@@ -208,6 +259,7 @@ impl Job {
         let stage = Stage::Waiting { on: Wait::Creating, since: now.at };
         let mut job = Self {
             id,
+            number: 0,
             submission,
             created: now,
             stage,
@@ -216,6 +268,8 @@ impl Job {
             reason_code: String::new(),
             reason_message: String::new(),
             events: Vec::new(),
+            restarts: Vec::new(),
+            mounts: Plan::default(),
         };
         job.enter(stage, now.wall, "", "");
         job
@@ -251,62 +305,101 @@ impl Job {
         self.events.push(format!("{} {text}", local_time(wall)));
     }
 
-    /// When the status `word` was entered last.
+    /// When the status `word` was entered first: a restart changes no time that was shown.
     pub fn entered(&self, word: &str) -> Option<WallTime> {
-        self.history.iter().rev().find(|step| step.status == word).map(|step| step.start)
+        self.history.iter().find(|step| step.status == word).map(|step| step.start)
+    }
+
+    /// Its pod of that id: the present one, or that with `uid`, which may be an earlier one.
+    pub fn pod(&self, id: &str, uid: Option<&str>) -> Option<&Pod> {
+        let pod = self.pods.iter().find(|pod| pod.id == id && pod.created.is_some())?;
+        match uid {
+            None => Some(pod),
+            Some(uid) => pod.past.iter().chain([pod]).find(|pod| pod.uid == uid),
+        }
     }
 
     /// When it ended.
     pub fn finished(&self) -> Option<WallTime> {
         match self.stage {
             Stage::Ended(_) => self.history.last().map(|step| step.start),
-            Stage::Waiting { .. } | Stage::Running { .. } | Stage::Leaving { .. } => None,
+            Stage::Waiting { .. }
+            | Stage::Running { .. }
+            | Stage::Leaving { .. }
+            | Stage::Reserving { .. } => None,
         }
     }
 
     /// Ends the job; `released` says in which dialect its machine was taken back, if it was.
     pub fn finish(&mut self, end: End, released: Option<Dialect>, wall: WallTime) {
+        if matches!(self.stage, Stage::Reserving { .. }) {
+            let (code, message) = (self.reason_code.clone(), self.reason_message.clone());
+            self.enter(Stage::Ended(end), wall, &code, &message);
+            self.repeat_reason_in_history();
+            return;
+        }
+        self.take_end(Stage::Ended(end), end, released, wall);
+    }
+
+    /// Lets the job end while its machine is kept until `until`.
+    pub fn reserve(&mut self, end: End, until: Duration, wall: WallTime) {
+        self.take_end(Stage::Reserving { end, until }, end, None, wall);
+    }
+
+    fn take_end(&mut self, stage: Stage, end: End, released: Option<Dialect>, wall: WallTime) {
         let trace = released.map_or(FAILURE_TRACE, Dialect::pod_trace);
-        let (code, message) = match end {
-            End::Succeeded => (
+        let words = released.map_or(Words::English, Dialect::words);
+        let (code, message) = match (end, words) {
+            (End::Succeeded, _) => (
                 "JobSucceeded",
                 format!("{} {} is successfully completed.", self.submission.job_type, self.id),
             ),
-            End::Failed => ("JobFailed", self.failure_message(trace, wall)),
-            End::Stopped => ("JobStoppedByUser", "Job is stopped by user.".to_owned()),
+            (End::Failed | End::Stopped, Words::None) => ("", String::new()),
+            (End::Failed, Words::English | Words::Chinese) => {
+                ("JobFailed", self.failure_message(trace, words, wall))
+            }
+            (End::Stopped, Words::English | Words::Chinese) => {
+                ("JobStoppedByUser", "Job is stopped by user.".to_owned())
+            }
         };
         for pod in &mut self.pods {
             pod.finished = pod.finished.or(pod.started.map(|_| wall));
-            pod.sub_status = match end {
-                End::Succeeded => "Normal",
-                End::Failed => trace.sub_status,
-                End::Stopped => "",
+            pod.sub_status = match (end, pod.life) {
+                (End::Succeeded, _) => "Normal",
+                (End::Stopped, _) | (End::Failed, PodLife::Gone) => "",
+                (End::Failed, _) => trace.sub_status,
             };
         }
-        self.enter(Stage::Ended(end), wall, code, &message);
-        if let Some(last) = self.history.last_mut()
-            && (end != End::Failed || trace.in_history)
-        {
-            code.clone_into(&mut last.reason_code);
-            last.reason_message = message;
+        self.enter(stage, wall, code, &message);
+        if end != End::Failed || trace.in_history {
+            self.repeat_reason_in_history();
         }
     }
 
-    /// Exit code of the job: that of its first pod that did not end well, else 0.
+    fn repeat_reason_in_history(&mut self) {
+        if let Some(last) = self.history.last_mut() {
+            last.reason_code.clone_from(&self.reason_code);
+            last.reason_message.clone_from(&self.reason_message);
+        }
+    }
+
+    /// Exit code of the job: that of its first pod that did not end well, else 0. Only a job of
+    /// which every pod is gone has that of a kill.
     pub fn exit(&self) -> Option<i32> {
         let codes: Vec<i32> = self
             .pods
             .iter()
             .filter_map(|pod| match pod.life {
                 PodLife::Ended { exit, .. } => Some(exit),
-                PodLife::Pending | PodLife::Processes(_) | PodLife::Virtual => None,
+                PodLife::Pending | PodLife::Processes(_) | PodLife::Virtual | PodLife::Gone => None,
             })
             .collect();
-        codes.iter().find(|code| **code != 0).or(codes.first()).copied()
+        let gone = || self.pods.iter().any(|pod| pod.life == PodLife::Gone).then_some(137);
+        codes.iter().find(|code| **code != 0).or(codes.first()).copied().or_else(gone)
     }
 
     /// The `ReasonMessage` of a job whose pods failed: JSON in a text, as real ones are.
-    pub fn failure_message(&self, trace: PodTrace, wall: WallTime) -> String {
+    pub fn failure_message(&self, trace: PodTrace, words: Words, wall: WallTime) -> String {
         let mut by_reason: Vec<(String, Vec<&Pod>)> = Vec::new();
         for pod in &self.pods {
             let PodLife::Ended { exit, told: true } = pod.life else { continue };
@@ -334,13 +427,19 @@ impl Job {
                 json!({"time": time, "pods": places, "reason": reason})
             })
             .collect();
-        // The overview names the role that failed most.
+        // The overview names the role that failed most; pods that are gone only if no other did.
+        let gone: Vec<&Pod> = self.pods.iter().filter(|pod| pod.life == PodLife::Gone).collect();
+        let failed = if failed.is_empty() { gone } else { failed };
         let count = |role: &str| failed.iter().filter(|pod| pod.role == role).count();
         let role = failed.iter().map(|pod| pod.role.as_str()).max_by_key(|role| count(role));
         let role = role.unwrap_or("Master");
-        let (kind, id) = (&self.submission.job_type, &self.id);
-        let overview =
-            format!("{kind} {id} failed because {} {role} replica(s) failed.", count(role));
+        let (kind, id, count) = (&self.submission.job_type, &self.id, count(role));
+        let overview = match words {
+            Words::English | Words::None => {
+                format!("{kind} {id} failed because {count} {role} replica(s) failed.")
+            }
+            Words::Chinese => format!("{kind} {id} 运行失败：{count} 个 {role} 副本失败。"),
+        };
         json!({"overview": overview, "content": content}).to_string()
     }
 }
@@ -365,6 +464,8 @@ fn plan_pods(job_id: &str, submission: &Submission) -> Vec<Pod> {
                 finished: None,
                 life: PodLife::Pending,
                 sub_status: "",
+                incarnation: 0,
+                past: Vec::new(),
             });
         }
     }
@@ -410,10 +511,11 @@ mod tests {
         }
         let wall = WallTime(1_768_231_231_000);
         assert_eq!(
-            job.failure_message(Dialect::Plain.pod_trace(), wall),
+            job.failure_message(Dialect::Plain.pod_trace(), Words::English, wall),
             r#"{"content":[{"pods":{"Master":[0],"Worker":[0,1,2,4,5,6]},"reason":"1","time":"1768231231"}],"overview":"PyTorchJob dlc1 failed because 6 Worker replica(s) failed."}"#
         );
-        let evicted = job.failure_message(Dialect::Evicted.pod_trace(), wall);
+        let trace = Dialect::Evicted.pod_trace();
+        let evicted = job.failure_message(trace, Words::English, wall);
         assert!(evicted.contains(r#""reason":"Evicted""#), "{evicted}");
     }
 

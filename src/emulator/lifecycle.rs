@@ -3,11 +3,12 @@
 //! A step happens when time, the market or the end of a pod allows it. What a step changes is in
 //! the ledger before a process can act on it or an answer can show it.
 
-use super::dialect::{Dialect, Farewell};
+use super::dialect::{Dialect, Farewell, LastWord, gone};
 use super::job::{End, Job, Leaving, Moment, Pod, PodLife, Stage, Wait};
 use super::ledger::Event;
 use super::market::Quote;
 use super::process::{PodEnd, PodOrder};
+use super::submission::Hardware;
 use super::world::{CallError, Runner, World};
 
 impl World {
@@ -32,19 +33,15 @@ impl World {
             return Err(CallError::Stopped);
         }
         let quote = self.market.quote(now.at);
-        let due: Vec<String> = self
-            .active
-            .iter()
-            .filter(|id| self.jobs.get(*id).is_some_and(|job| self.is_due(job, quote, now)))
-            .cloned()
-            .collect();
+        let due = self.in_order(|world, job| world.is_due(job, quote, now));
         for id in due {
             let Ok(mut job) = self.take(&id) else { continue };
             self.step(&mut job, now);
             if let (Stage::Running { .. }, Some(bid)) = (job.stage, job.submission.bid)
-                && !quote.serves(bid)
+                && !quote.serves(bid, job.pods.len())
             {
-                let cause = if quote.stock { "market over bid" } else { "out of stock" };
+                let has = quote.has(job.pods.len());
+                let cause = if has { "market over bid" } else { "out of stock" };
                 let dialect = self.dialects.pick();
                 self.begin_release(&mut job, dialect, cause, now);
             }
@@ -54,15 +51,30 @@ impl World {
         self.commit()
     }
 
+    /// The jobs that have not ended and are `wanted`, the oldest first, so that a seed gives the
+    /// same dialects to the same jobs although their ids are random.
+    fn in_order(&self, wanted: impl Fn(&Self, &Job) -> bool) -> Vec<String> {
+        let jobs = self.active.iter().filter_map(|id| self.jobs.get(id));
+        let mut found: Vec<&Job> = jobs.filter(|job| wanted(self, job)).collect();
+        found.sort_by_key(|job| job.number);
+        found.into_iter().map(|job| job.id.clone()).collect()
+    }
+
     /// Whether time or market can change anything for a job, so that ten thousand jobs at rest
     /// cost nothing.
     fn is_due(&self, job: &Job, quote: Quote, now: Moment) -> bool {
-        let served = job.submission.bid.is_none_or(|bid| quote.serves(bid));
+        let served = is_served(job, quote);
         match job.stage {
             Stage::Waiting { on, since } => {
-                now.at >= since + self.pace.phase_delay && (on != Wait::Queuing || served)
+                let waits_for_market = match on {
+                    Wait::Queuing => job.submission.hardware == Hardware::General,
+                    Wait::Bidding => true,
+                    Wait::Creating | Wait::Restarting | Wait::EnvPreparing => false,
+                };
+                now.at >= since + self.pace.phase_delay && (served || !waits_for_market)
             }
             Stage::Running { ends } => !served || ends.is_some_and(|end| now.at >= end),
+            Stage::Reserving { until, .. } => now.at >= until,
             Stage::Leaving { .. } => true,
             Stage::Ended(_) => false,
         }
@@ -76,12 +88,7 @@ impl World {
                     && (order.name_part == "*"
                         || job.submission.display_name.contains(&order.name_part))
             };
-            let ids: Vec<String> = self
-                .active
-                .iter()
-                .filter(|id| self.jobs.get(*id).is_some_and(fits))
-                .cloned()
-                .collect();
+            let ids = self.in_order(|_, job| fits(job));
             for id in &ids {
                 let Ok(mut job) = self.take(id) else { continue };
                 let cause = order.witness.as_deref().unwrap_or("script");
@@ -97,8 +104,9 @@ impl World {
 
     /// Moves one job on until it has to wait for time, market or processes.
     fn step(&mut self, job: &mut Job, now: Moment) {
-        // Creating, Queuing, EnvPreparing, Running, Leaving, Ended: no job takes more steps.
-        for _ in 0..6 {
+        // Creating, Queuing, Bidding, EnvPreparing, Running, Leaving, Ended; one that is restarted
+        // goes on at the next tick.
+        for _ in 0..7 {
             let before = job.stage;
             match job.stage {
                 Stage::Waiting { on, since } if now.at >= since + self.pace.phase_delay => {
@@ -119,7 +127,10 @@ impl World {
                     self.settle(job, now);
                 }
                 Stage::Running { .. } => self.settle(job, now),
-                Stage::Waiting { .. } | Stage::Ended(_) => {}
+                Stage::Reserving { end, until } if now.at >= until => {
+                    self.end(job, end, None, now);
+                }
+                Stage::Waiting { .. } | Stage::Reserving { .. } | Stage::Ended(_) => {}
             }
             if job.stage == before {
                 break;
@@ -128,29 +139,28 @@ impl World {
     }
 
     fn step_waiting(&mut self, job: &mut Job, on: Wait, now: Moment) {
-        let kind = job.submission.job_type.clone();
+        let bids = job.submission.bid.is_some() && job.submission.hardware == Hardware::Lingjun;
         match on {
-            Wait::Creating => {
-                let stage = Stage::Waiting { on: Wait::Queuing, since: now.at };
-                self.enter(job, stage, now, "JobEnqueue", "");
-                let line = format!("Normal JobEnqueue {kind} {} is waiting in the queue", job.id);
+            Wait::Restarting if bids => self.wait(job, Wait::Bidding, "", now),
+            Wait::Creating | Wait::Restarting => {
+                self.wait(job, Wait::Queuing, "JobEnqueue", now);
+                let (kind, id) = (&job.submission.job_type, &job.id);
+                let line = format!("Normal JobEnqueue {kind} {id} is waiting in the queue");
                 job.note_event(now.wall, &line);
             }
-            Wait::Queuing => {
-                let quote = self.market.quote(now.at);
-                if job.submission.bid.is_none_or(|bid| quote.serves(bid)) {
-                    let stage = Stage::Waiting { on: Wait::EnvPreparing, since: now.at };
-                    self.enter(job, stage, now, "JobPreparing", "");
-                    for at in 0..job.pods.len() {
-                        job.pods[at].created = Some(now.wall);
-                        let line =
-                            format!("Normal SuccessfulCreatePod Created pod: {}", job.pods[at].id);
-                        job.note_event(now.wall, &line);
-                    }
+            Wait::Queuing if bids => self.wait(job, Wait::Bidding, "", now),
+            Wait::Queuing | Wait::Bidding => {
+                if is_served(job, self.market.quote(now.at)) {
+                    self.wait(job, Wait::EnvPreparing, "JobPreparing", now);
+                    create_pods(job, now);
                 }
             }
             Wait::EnvPreparing => self.start_pods(job, now),
         }
+    }
+
+    fn wait(&mut self, job: &mut Job, on: Wait, code: &str, now: Moment) {
+        self.enter(job, Stage::Waiting { on, since: now.at }, now, code, "");
     }
 
     fn start_pods(&mut self, job: &mut Job, now: Moment) {
@@ -159,24 +169,29 @@ impl World {
             Runner::Virtual => run.duration.map(|duration| now.at + duration),
             Runner::Processes(_) => None,
         };
-        // The ledger says Running before the first process can do anything.
         self.enter(job, Stage::Running { ends }, now, "", "");
-        if self.commit().is_err() {
+        if let Some(restart) = job.open_restart() {
+            restart.ran_again = Some(now.wall);
+        }
+        // The ledger says Running before the first process can do anything.
+        if matches!(self.runner, Runner::Processes(_)) && self.commit().is_err() {
             return;
         }
         let world_size = job.pods.len();
         for at in 0..world_size {
             job.pods[at].started = Some(now.wall);
+            let place = job.pods[at].place();
             let life = match &mut self.runner {
                 Runner::Virtual => Ok(PodLife::Virtual),
                 Runner::Processes(pods) => pods
                     .start(&PodOrder {
                         job_id: &job.id,
-                        pod_id: &job.pods[at].id,
+                        place: &place,
                         pod: at,
                         command: &job.submission.command,
                         envs: &job.submission.envs,
                         world_size,
+                        mounts: &job.mounts,
                     })
                     .map(PodLife::Processes),
             };
@@ -205,7 +220,7 @@ impl World {
         let (farewell, grace) = (dialect.farewell(), self.pace.grace);
         let kill_at = match farewell {
             Farewell::Kill => now.at,
-            Farewell::TermThenKill => now.at + grace,
+            Farewell::TermThenKill | Farewell::KillOne => now.at + grace,
         };
         let stage = Stage::Leaving { why: Leaving::Release(dialect), kill_at, end_at: now.at };
         self.enter(job, stage, now, "", "");
@@ -215,6 +230,27 @@ impl World {
         match farewell {
             Farewell::Kill => kill(job),
             Farewell::TermThenKill => terminate(job, now),
+            Farewell::KillOne => {
+                self.lose_a_peer(job);
+                terminate(job, now);
+            }
+        }
+    }
+
+    /// Kills the pod whose machine is gone, and lets the others say what they would of it.
+    fn lose_a_peer(&self, job: &Job) {
+        let lost = gone(job.pods.len());
+        for (at, pod) in job.pods.iter().enumerate() {
+            let PodLife::Processes(group) = pod.life else { continue };
+            if at == lost {
+                group.kill();
+            } else if let Runner::Processes(pods) = &self.runner {
+                let line = format!(
+                    "Traceback (most recent call last):\nRuntimeError: [Rank {at}] \
+                     NCCL communicator was aborted: connection closed by peer, rank {lost}"
+                );
+                pods.note(&job.id, &pod.place(), &line);
+            }
         }
     }
 
@@ -223,7 +259,7 @@ impl World {
         let (why, end_at) = match job.stage {
             Stage::Running { .. } => (None, now.at),
             Stage::Leaving { why, end_at, .. } => (Some(why), end_at),
-            Stage::Waiting { .. } | Stage::Ended(_) => return,
+            Stage::Waiting { .. } | Stage::Reserving { .. } | Stage::Ended(_) => return,
         };
         if job.pods.iter().any(Pod::lives) {
             let failed = job.exit().is_some_and(|exit| exit != 0);
@@ -237,15 +273,45 @@ impl World {
         if now.at < end_at {
             return;
         }
-        let ended_well = job.exit() == Some(0);
-        match why {
-            Some(Leaving::Stop) => self.end(job, End::Stopped, None, now),
-            None | Some(Leaving::Release(_) | Leaving::Failure) if ended_well => {
-                self.end(job, End::Succeeded, None, now);
-            }
-            Some(Leaving::Release(dialect)) => self.end(job, End::Failed, Some(dialect), now),
-            None | Some(Leaving::Failure) => self.end(job, End::Failed, None, now),
+        let released = match why {
+            Some(Leaving::Stop) => return self.end(job, End::Stopped, None, now),
+            Some(Leaving::Release(dialect)) => Some(dialect),
+            None | Some(Leaving::Failure) => None,
+        };
+        if job.exit() == Some(0) {
+            self.conclude(job, End::Succeeded, released, now);
+        } else if job.restarts_after(released) {
+            self.restart(job, released, now);
+        } else {
+            self.conclude(job, End::Failed, released, now);
         }
+    }
+
+    /// Ends a job, or keeps its machine first if that is still there and was asked for.
+    fn conclude(&mut self, job: &mut Job, end: End, released: Option<Dialect>, now: Moment) {
+        let minutes = job.submission.reserve.minutes(end);
+        match released {
+            None if minutes > 0 => {
+                let before = job.stage.word();
+                job.reserve(end, now.at + self.pace.minute.saturating_mul(minutes), now.wall);
+                self.note_status(job, before, now);
+            }
+            // A success is no word of the dialect: the trainer ended well in time.
+            Some(_) if end == End::Succeeded => self.end(job, end, None, now),
+            Some(dialect) if dialect.last_word() == LastWord::Stopped => {
+                self.end(job, End::Stopped, released, now);
+            }
+            None | Some(_) => self.end(job, end, released, now),
+        }
+    }
+
+    /// The platform runs the command again under the same id.
+    fn restart(&mut self, job: &mut Job, released: Option<Dialect>, now: Moment) {
+        job.replace_pods(released, now.wall);
+        self.wait(job, Wait::Restarting, "JobRestarting", now);
+        let (kind, id, times) = (&job.submission.job_type, &job.id, job.restart_times());
+        let line = format!("Warning JobRestarting {kind} {id} is restarting, {times}");
+        job.note_event(now.wall, &line);
     }
 
     pub(super) fn end(&mut self, job: &mut Job, end: End, released: Option<Dialect>, now: Moment) {
@@ -257,16 +323,38 @@ impl World {
     }
 }
 
-fn note_pod_end(job: &mut Job, pod: usize, exit: i32, now: Moment) {
-    let told = match job.stage {
-        Stage::Leaving { why: Leaving::Stop | Leaving::Failure, .. } => exit != 137,
-        Stage::Leaving { why: Leaving::Release(_), .. }
-        | Stage::Running { .. }
+fn is_served(job: &Job, quote: Quote) -> bool {
+    job.submission.bid.is_none_or(|bid| quote.serves(bid, job.pods.len()))
+}
+
+fn create_pods(job: &mut Job, now: Moment) {
+    for at in 0..job.pods.len() {
+        let pod = &mut job.pods[at];
+        pod.created = pod.created.or(Some(now.wall));
+        let line = format!("Normal SuccessfulCreatePod Created pod: {}", pod.id);
+        job.note_event(now.wall, &line);
+    }
+}
+
+fn note_pod_end(job: &mut Job, at: usize, exit: i32, now: Moment) {
+    let count = job.pods.len();
+    let life = match job.stage {
+        Stage::Leaving { why: Leaving::Stop | Leaving::Failure, .. } => {
+            PodLife::Ended { exit, told: exit != 137 }
+        }
+        Stage::Leaving { why: Leaving::Release(dialect), .. } => {
+            match dialect.shown_exit(at, count, exit) {
+                Some(exit) => PodLife::Ended { exit, told: true },
+                None => PodLife::Gone,
+            }
+        }
+        Stage::Running { .. }
         | Stage::Waiting { .. }
-        | Stage::Ended(_) => true,
+        | Stage::Reserving { .. }
+        | Stage::Ended(_) => PodLife::Ended { exit, told: true },
     };
-    if let Some(pod) = job.pods.get_mut(pod) {
-        pod.life = PodLife::Ended { exit, told };
+    if let Some(pod) = job.pods.get_mut(at) {
+        pod.life = life;
         pod.finished = Some(now.wall);
     }
 }

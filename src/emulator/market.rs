@@ -7,8 +7,10 @@
 
 use super::random::Random;
 use super::script::{Script, ScriptError};
+use super::trace::{Trace, TraceError, TraceSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +21,9 @@ pub struct Quote {
     pub discount: f64,
     /// Whether a machine can be had.
     pub stock: bool,
+    /// How many machines one job can have at most, where the market knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machines: Option<u64>,
 }
 
 /// A bid: the most that is paid, as a fraction of list.
@@ -29,9 +34,20 @@ pub struct Bid(pub f64);
 const PRICE_GRAIN: f64 = 1e-9;
 
 impl Quote {
-    /// Whether a machine is to be had, or kept, for `bid`.
-    pub fn serves(&self, bid: Bid) -> bool {
-        self.stock && self.discount <= bid.0 + PRICE_GRAIN
+    /// A price with or without stock, for jobs of any size.
+    pub const fn new(discount: f64, stock: bool) -> Self {
+        Self { discount, stock, machines: None }
+    }
+
+    /// Whether `count` machines are to be had, or kept, for `bid` each.
+    pub fn serves(&self, bid: Bid, count: usize) -> bool {
+        self.has(count) && self.discount <= bid.0 + PRICE_GRAIN
+    }
+
+    /// Whether there are `count` machines, at whatever price.
+    pub fn has(&self, count: usize) -> bool {
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.stock && self.machines.is_none_or(|machines| machines >= count)
     }
 }
 
@@ -44,20 +60,25 @@ pub enum MarketSpec {
     Script(PathBuf),
     /// `seed:N`: a walk that the seed decides.
     Seed(u64),
+    /// `trace:FILE`: a recording, see [`super::trace`].
+    Trace(TraceSpec),
 }
 
 /// Why a market cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum MarketError {
     /// The text is no market.
-    #[error("`{0}` is no market: constant:FRACTION (0 to 10), script:FILE or seed:N")]
+    #[error(
+        "`{0}` is no market: constant:FRACTION (0 to 10), script:FILE, seed:N or \
+         trace:FILE[,id=NAME][,speed=FACTOR]"
+    )]
     Unknown(String),
-    /// A recorded trace was asked for.
-    #[error("market `{0}`: this version plays no recorded traces; use constant:, script: or seed:")]
-    TraceNotPlayed(String),
     /// The script cannot be used.
     #[error("market script")]
     Script(#[source] ScriptError),
+    /// The trace cannot be used.
+    #[error("market trace")]
+    Trace(#[source] TraceError),
 }
 
 impl std::str::FromStr for MarketSpec {
@@ -74,7 +95,7 @@ impl std::str::FromStr for MarketSpec {
                 .ok_or_else(unknown),
             Some(("script", file)) if !file.is_empty() => Ok(Self::Script(file.into())),
             Some(("seed", seed)) => seed.parse().map(Self::Seed).map_err(|_| unknown()),
-            Some(("trace", _)) => Err(MarketError::TraceNotPlayed(text.to_owned())),
+            Some(("trace", rest)) => rest.parse().map(Self::Trace).map_err(|()| unknown()),
             _ => Err(unknown()),
         }
     }
@@ -97,13 +118,19 @@ pub struct Market {
     source: Source,
     by_hand: ByHand,
     last: Option<Quote>,
+    /// Each price that was quoted, with the moment from which on it was.
+    prices: VecDeque<(Duration, f64)>,
 }
+
+/// Changes of the price that are remembered.
+const PRICES_LIMIT: usize = 100_000;
 
 #[derive(Debug)]
 enum Source {
     Constant(f64),
     Script(Script),
     Walk(Walk),
+    Trace(Trace),
 }
 
 /// What a person has set; what is left out follows the source.
@@ -128,26 +155,48 @@ impl Market {
                 Source::Script(Script::load(file).map_err(MarketError::Script)?)
             }
             MarketSpec::Seed(seed) => Source::Walk(Walk::new(*seed)),
+            MarketSpec::Trace(spec) => {
+                Source::Trace(Trace::load(spec).map_err(MarketError::Trace)?)
+            }
         };
-        Ok(Self { source, by_hand: ByHand::default(), last: None })
+        Ok(Self { source, by_hand: ByHand::default(), last: None, prices: VecDeque::new() })
     }
 
     /// The market `at` this time after the start. Times must not go back.
     pub fn quote(&mut self, at: Duration) -> Quote {
         let from_source = match &mut self.source {
-            Source::Constant(price) => Quote { discount: *price, stock: true },
+            Source::Constant(price) => Quote::new(*price, true),
             Source::Script(script) => {
                 script.look(at);
                 script.quote(at)
             }
             Source::Walk(walk) => walk.quote(at),
+            Source::Trace(trace) => trace.quote(at),
         };
         let quote = Quote {
             discount: self.by_hand.discount.unwrap_or(from_source.discount),
             stock: self.by_hand.stock.unwrap_or(from_source.stock),
+            machines: match self.by_hand.stock {
+                Some(true) => None,
+                Some(false) | None => from_source.machines,
+            },
         };
+        if self.last.is_none_or(|last| last.discount.to_bits() != quote.discount.to_bits()) {
+            if self.prices.len() == PRICES_LIMIT {
+                self.prices.pop_front();
+            }
+            self.prices.push_back((at, quote.discount));
+        }
         self.last = Some(quote);
         quote
+    }
+
+    /// The prices from `from` until `to`, each with the moment at which it was first quoted, the
+    /// oldest first; the first one may have held before.
+    pub fn history(&self, from: Duration, to: Duration) -> Vec<(Duration, f64)> {
+        let after = self.prices.partition_point(|(at, _)| *at <= from);
+        let prices = self.prices.iter().skip(after.saturating_sub(1));
+        prices.take_while(|(at, _)| *at <= to).copied().collect()
     }
 
     /// What [`Market::quote`] said last.
@@ -158,7 +207,7 @@ impl Market {
     /// Releases that the script asks for now. An order stands until [`Market::carried_out`].
     pub fn orders(&self, at: Duration) -> Vec<ReleaseOrder> {
         match &self.source {
-            Source::Constant(_) | Source::Walk(_) => Vec::new(),
+            Source::Constant(_) | Source::Walk(_) | Source::Trace(_) => Vec::new(),
             Source::Script(script) => script.orders(at),
         }
     }
@@ -166,7 +215,7 @@ impl Market {
     /// A job was released for `order`.
     pub fn carried_out(&mut self, order: &ReleaseOrder) {
         match &mut self.source {
-            Source::Constant(_) | Source::Walk(_) => {}
+            Source::Constant(_) | Source::Walk(_) | Source::Trace(_) => {}
             Source::Script(script) => script.carried_out(order),
         }
     }
@@ -220,7 +269,7 @@ impl Walk {
         }
         // Prices are quoted in whole percent of list.
         let discount = (self.discount * 100.0).round() / 100.0;
-        Quote { discount, stock: self.without_stock_steps == 0 }
+        Quote::new(discount, self.without_stock_steps == 0)
     }
 }
 
@@ -231,20 +280,27 @@ mod tests {
 
     #[test]
     fn a_bid_equal_to_the_market_gets_and_keeps_the_machine() {
-        let quote = Quote { discount: 0.4, stock: true };
-        assert!(quote.serves(Bid(0.4)));
-        assert!(quote.serves(Bid(0.011 / 0.0275)));
-        assert!(!quote.serves(Bid(0.39)));
-        assert!(!Quote { discount: 0.1, stock: false }.serves(Bid(0.9)));
+        let quote = Quote::new(0.4, true);
+        assert!(quote.serves(Bid(0.4), 1));
+        assert!(quote.serves(Bid(0.011 / 0.0275), 1));
+        assert!(!quote.serves(Bid(0.39), 1));
+        assert!(!Quote::new(0.1, false).serves(Bid(0.9), 1));
     }
 
     #[test]
     fn texts_that_are_no_market_are_refused_in_words() {
-        for bad in ["", "constant", "constant:", "constant:-1", "constant:nan", "seed:", "script:"]
-        {
+        for bad in [
+            "",
+            "constant",
+            "constant:",
+            "constant:-1",
+            "constant:nan",
+            "seed:",
+            "script:",
+            "trace:",
+        ] {
             assert!(matches!(bad.parse::<MarketSpec>(), Err(MarketError::Unknown(_))), "{bad}");
         }
-        assert!(matches!("trace:x".parse::<MarketSpec>(), Err(MarketError::TraceNotPlayed(_))));
     }
 
     #[test]
@@ -261,12 +317,17 @@ mod tests {
     #[test]
     fn a_hand_on_the_market_holds_until_it_is_taken_back() {
         let mut market = Market::open(&MarketSpec::Constant(0.3)).expect("a market");
+        let at = Duration::from_secs;
+        market.quote(at(0));
         market.set_by_hand(json!({"discount": 0.9})).expect("taken");
-        assert_eq!(market.quote(Duration::ZERO), Quote { discount: 0.9, stock: true });
+        assert_eq!(market.quote(at(5)), Quote::new(0.9, true));
+        assert_eq!(market.quote(at(6)), Quote::new(0.9, true));
         market.set_by_hand(json!({"stock": false})).expect("taken");
-        assert_eq!(market.quote(Duration::ZERO), Quote { discount: 0.3, stock: false });
+        assert_eq!(market.quote(at(7)), Quote::new(0.3, false));
         market.set_by_hand(json!({})).expect("taken");
-        assert_eq!(market.quote(Duration::ZERO), Quote { discount: 0.3, stock: true });
+        assert_eq!(market.quote(at(8)), Quote::new(0.3, true));
+        assert_eq!(market.history(at(0), at(9)), [(at(0), 0.3), (at(5), 0.9), (at(7), 0.3)]);
+        assert_eq!(market.history(at(6), at(6)), [(at(5), 0.9)]);
         assert!(market.set_by_hand(json!({"price": 1})).is_err());
     }
 }

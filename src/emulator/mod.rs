@@ -18,12 +18,15 @@ pub mod ledger;
 mod lifecycle;
 pub mod listing;
 pub mod market;
+pub mod mounts;
 pub mod process;
 pub mod random;
 mod replay;
+pub mod restart;
 pub mod script;
 mod server;
 pub mod submission;
+pub mod trace;
 pub mod views;
 mod wire;
 pub mod world;
@@ -65,6 +68,10 @@ pub struct Options {
     pub run_as: RunAs,
     /// CNY per minute at list price.
     pub list_price_per_minute: f64,
+    /// How long a minute of `JobReservedMinutes` lasts.
+    pub minute: Duration,
+    /// Folder that stands for OSS: `oss://bucket/prefix/` is its `bucket/prefix`.
+    pub oss_root: Option<PathBuf>,
 }
 
 impl Options {
@@ -83,6 +90,8 @@ impl Options {
             grace: Duration::ZERO,
             run_as: RunAs::Processes { data_mount: None },
             list_price_per_minute: 0.02,
+            minute: Duration::from_mins(1),
+            oss_root: None,
         }
     }
 }

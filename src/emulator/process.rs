@@ -6,6 +6,7 @@
 //! the pipe ends and the watcher kills all groups that are left. A pod does nothing before its
 //! group was told. What leaves its process group on purpose (`setsid`) is out of reach.
 
+use super::mounts::{Mounts, PATH, Plan};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -23,10 +24,6 @@ pub const LOG_LIMIT_BYTES: u64 = 64 * 1024 * 1024;
 const LOG_TAIL_LIMIT_BYTES: u64 = 1024 * 1024;
 /// How long the output of a pod that ended is waited for.
 const OUTPUT_AFTER_END: Duration = Duration::from_secs(1);
-/// Where programs are looked for, by pods and by us.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Where `--data-mount` appears.
-const MOUNT_POINT: &str = "/mnt/data";
 
 /// Reads "add GROUP" and "remove GROUP"; at the end of its input it kills what was not removed.
 const WATCHER: &str = r#"trap '' HUP INT TERM
@@ -42,11 +39,6 @@ for group in $groups; do kill -9 "-$group"; done
 
 /// Waits until the watcher knows the group; an input that ends instead means that we are gone.
 const POD: &str = r#"read -r go || exit 137; exec </dev/null; exec /bin/sh -c "$1""#;
-
-/// Puts the folder `$2` at /mnt/data, seen by this pod alone.
-const MOUNT: &str = r#"{ [ -d /mnt/data ] || { "$3" -t tmpfs none /mnt && mkdir /mnt/data; }; } &&
-"$3" --bind "$2" /mnt/data || exit 128
-"#;
 
 /// Why a pod cannot be started.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +58,9 @@ pub enum ProcessError {
     /// The pod's first process cannot be started.
     #[error("start a pod's shell")]
     Start(#[source] std::io::Error),
+    /// What it is to see cannot be mounted.
+    #[error("mount the data sources of a pod: {0}")]
+    Mount(String),
 }
 
 /// What a pod is to run.
@@ -73,8 +68,8 @@ pub enum ProcessError {
 pub struct PodOrder<'a> {
     /// `JobId`.
     pub job_id: &'a str,
-    /// `PodId`, also the name of its folder.
-    pub pod_id: &'a str,
+    /// The name of its folder and log, `Pod::place`.
+    pub place: &'a str,
     /// Place in the job's list of pods.
     pub pod: usize,
     /// UserCommand.
@@ -83,6 +78,8 @@ pub struct PodOrder<'a> {
     pub envs: &'a BTreeMap<String, String>,
     /// Number of pods of the job.
     pub world_size: usize,
+    /// What it sees of the job's DataSources.
+    pub mounts: &'a Plan,
 }
 
 /// A pod that ended: no process of its group is left and its output is in the log.
@@ -119,7 +116,7 @@ impl Group {
 pub struct Pods {
     folder: PathBuf,
     watcher: Watcher,
-    mount: Option<DataMount>,
+    mounts: Mounts,
     ends: mpsc::Sender<PodEnd>,
 }
 
@@ -130,15 +127,27 @@ impl Pods {
     /// [`ProcessError::Watcher`].
     pub fn open(
         folder: PathBuf,
-        mount: Option<DataMount>,
+        mounts: Mounts,
         ends: mpsc::Sender<PodEnd>,
     ) -> Result<Self, ProcessError> {
-        Ok(Self { folder, watcher: Watcher::start()?, mount, ends })
+        Ok(Self { folder, watcher: Watcher::start()?, mounts, ends })
     }
 
-    /// The log of a pod.
-    pub fn log_path(&self, job_id: &str, pod_id: &str) -> PathBuf {
-        self.folder.join(job_id).join(format!("{pod_id}.log"))
+    /// The log of a pod, by its `Pod::place`.
+    pub fn log_path(&self, job_id: &str, place: &str) -> PathBuf {
+        self.folder.join(job_id).join(format!("{place}.log"))
+    }
+
+    /// How pods may see a job's DataSources.
+    pub fn mounts(&mut self) -> &mut Mounts {
+        &mut self.mounts
+    }
+
+    /// Adds a line to the log of a pod that runs.
+    pub fn note(&self, job_id: &str, place: &str, line: &str) {
+        let log = std::fs::OpenOptions::new().append(true).open(self.log_path(job_id, place));
+        // A pod whose log cannot be written goes on without the line.
+        drop(log.and_then(|mut log| writeln!(log, "{line}")));
     }
 
     /// Starts a pod. Must be called inside the runtime.
@@ -146,16 +155,19 @@ impl Pods {
     /// # Errors
     /// [`ProcessError`]; then nothing of the pod runs.
     pub fn start(&mut self, order: &PodOrder<'_>) -> Result<Group, ProcessError> {
-        let folder = self.folder.join(order.job_id).join(order.pod_id);
+        let folder = self.folder.join(order.job_id).join(order.place);
         std::fs::create_dir_all(&folder)
             .map_err(|source| ProcessError::Folder { path: folder.clone(), source })?;
-        let log_path = self.log_path(order.job_id, order.pod_id);
-        let log = std::fs::File::create(&log_path)
+        let log_path = self.log_path(order.job_id, order.place);
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&log_path)
             .map_err(|source| ProcessError::Folder { path: log_path, source })?;
 
         let (output, output_end) = std::io::pipe().map_err(ProcessError::Start)?;
         let (go_end, mut go) = std::io::pipe().map_err(ProcessError::Start)?;
-        let mut command = tokio::process::Command::from(self.command(order, &folder));
+        let mut command = tokio::process::Command::from(self.command(order, &folder)?);
         command
             .stdin(go_end)
             .stdout(output_end.try_clone().map_err(ProcessError::Start)?)
@@ -190,14 +202,15 @@ impl Pods {
         Ok(Group(pid))
     }
 
-    fn command(&self, order: &PodOrder<'_>, folder: &Path) -> Command {
-        let mut command = match &self.mount {
-            None => {
-                let mut command = Command::new("/bin/sh");
-                command.args(["-c", POD, "sh", order.command]);
-                command
-            }
-            Some(mount) => mount.command(&format!("{MOUNT}{POD}"), order.command),
+    fn command(&self, order: &PodOrder<'_>, folder: &Path) -> Result<Command, ProcessError> {
+        let mut command = if order.mounts.is_empty() {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", POD, "sh", order.command]);
+            command
+        } else {
+            self.mounts
+                .pod_command(order.mounts, POD, order.command)
+                .map_err(ProcessError::Mount)?
         };
         command
             .env_clear()
@@ -210,7 +223,7 @@ impl Pods {
             .env("MASTER_PORT", "23456")
             .current_dir(folder)
             .process_group(0);
-        command
+        Ok(command)
     }
 
     /// The last lines of a pod's log, at most `lines`.
@@ -303,70 +316,6 @@ impl Drop for Watcher {
     }
 }
 
-/// The host's means to show a folder to a pod at /mnt/data.
-#[derive(Debug, Clone)]
-pub struct DataMount {
-    folder: PathBuf,
-    unshare: PathBuf,
-    mount: PathBuf,
-    as_root: bool,
-}
-
-impl DataMount {
-    /// Finds out whether this host lets us mount `folder` for a pod.
-    ///
-    /// # Errors
-    /// The reason in words, for whoever submits a job.
-    pub fn try_out(folder: &Path) -> Result<Self, String> {
-        let folder =
-            folder.canonicalize().map_err(|e| format!("--data-mount {}: {e}", folder.display()))?;
-        if !folder.is_dir() {
-            return Err(format!("--data-mount {} is no folder", folder.display()));
-        }
-        if folder.starts_with("/mnt") {
-            return Err("--data-mount cannot be a folder below /mnt".to_owned());
-        }
-        let mount = Self {
-            folder,
-            unshare: tool("unshare")?,
-            mount: tool("mount")?,
-            as_root: rustix::process::geteuid().is_root(),
-        };
-        let output = mount
-            .command(MOUNT, "")
-            .env_clear()
-            .env("PATH", PATH)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|e| format!("unshare(1) cannot be run: {e}"))?;
-        if output.status.success() {
-            Ok(mount)
-        } else {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(format!("this host does not allow a mount at {MOUNT_POINT}: {}", said.trim()))
-        }
-    }
-
-    fn command(&self, script: &str, user_command: &str) -> Command {
-        let mut command = Command::new(&self.unshare);
-        if !self.as_root {
-            command.arg("--map-root-user");
-        }
-        command
-            .args(["--mount", "/bin/sh", "-c", script, "sh", user_command])
-            .arg(&self.folder)
-            .arg(&self.mount);
-        command
-    }
-}
-
-fn tool(name: &str) -> Result<PathBuf, String> {
-    PATH.split(':')
-        .map(|folder| Path::new(folder).join(name))
-        .find(|path| path.exists())
-        .ok_or_else(|| format!("{name}(1) is not installed"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -374,15 +323,18 @@ mod tests {
     async fn run(command: &str, envs: &[(&str, &str)]) -> (PodEnd, Vec<String>) {
         let folder = tempfile::tempdir().expect("a folder");
         let (sender, mut ended) = mpsc::channel(4);
-        let mut pods = Pods::open(folder.path().to_owned(), None, sender).expect("a watcher");
+        let mut pods =
+            Pods::open(folder.path().to_owned(), Mounts::new(folder.path(), None, None), sender)
+                .expect("a watcher");
         let envs = envs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let order = PodOrder {
             job_id: "j",
-            pod_id: "j-master-0",
+            place: "j-master-0",
             pod: 0,
             command,
             envs: &envs,
             world_size: 1,
+            mounts: &Plan::default(),
         };
         pods.start(&order).expect("started");
         let end = ended.recv().await.expect("an end");

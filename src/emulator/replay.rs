@@ -59,7 +59,9 @@ pub(super) fn jobs(
 fn take_status(job: &mut Job, word: &str, wall: WallTime) {
     let waiting = |on| Some(Stage::Waiting { on, since: Duration::ZERO });
     let stage = match word {
+        "Restarting" => waiting(Wait::Restarting),
         "Queuing" => waiting(Wait::Queuing),
+        "Bidding" => waiting(Wait::Bidding),
         "EnvPreparing" => waiting(Wait::EnvPreparing),
         "Running" => Some(Stage::Running { ends: None }),
         "Stopping" => Some(Stage::Leaving {
@@ -69,9 +71,20 @@ fn take_status(job: &mut Job, word: &str, wall: WallTime) {
         }),
         _ => None,
     };
+    match word {
+        "Restarting" => job.replace_pods(None, wall),
+        "SucceededReserving" => job.reserve(End::Succeeded, Duration::ZERO, wall),
+        "FailedReserving" => job.reserve(End::Failed, Duration::ZERO, wall),
+        _ => {}
+    }
+    if word == "Running"
+        && let Some(restart) = job.open_restart()
+    {
+        restart.ran_again = Some(wall);
+    }
     for pod in &mut job.pods {
         match word {
-            "EnvPreparing" => pod.created = Some(wall),
+            "EnvPreparing" => pod.created = pod.created.or(Some(wall)),
             "Running" => pod.started = Some(wall),
             _ => {}
         }

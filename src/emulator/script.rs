@@ -180,7 +180,7 @@ impl Script {
                 let before = self.prices.last().map_or(OPENING, |(_, quote)| *quote);
                 let discount = line.discount.unwrap_or(before.discount);
                 let stock = line.stock.unwrap_or(before.stock);
-                self.prices.push((from, Quote { discount, stock }));
+                self.prices.push((from, Quote::new(discount, stock)));
             }
             Some(_) | None => {}
         }
@@ -249,7 +249,7 @@ fn time(key: &str, seconds: f64) -> Result<Duration, String> {
 }
 
 /// The market before the first line of a script.
-const OPENING: Quote = Quote { discount: 0.3, stock: true };
+const OPENING: Quote = Quote::new(0.3, true);
 
 impl When {
     fn check(&self) -> Result<(), String> {
@@ -364,8 +364,8 @@ mod tests {
         let script = script(folder.path(), text);
         let at = |ms| script.quote(Duration::from_millis(ms));
         assert_eq!(at(0), OPENING);
-        assert_eq!(at(2000), Quote { discount: 0.8, stock: true });
-        assert_eq!(at(3500), Quote { discount: 0.8, stock: false });
+        assert_eq!(at(2000), Quote::new(0.8, true));
+        assert_eq!(at(3500), Quote::new(0.8, false));
     }
 
     #[test]

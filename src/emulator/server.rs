@@ -11,7 +11,8 @@ use super::gateway::{Gateway, Received, parse_query};
 use super::job::Moment;
 use super::ledger::Ledger;
 use super::market::Market;
-use super::process::{DataMount, PodEnd, Pods};
+use super::mounts::Mounts;
+use super::process::{PodEnd, Pods};
 use super::views;
 use super::wire::{Cut, Listener};
 use super::world::{CallError, Pace, Runner, World};
@@ -120,24 +121,16 @@ pub async fn serve(options: Options) -> Result<Running, EmulatorError> {
         return Err(EmulatorError::NotLoopback(options.listen));
     }
     let (ends, ended) = mpsc::channel(ENDS_LIMIT);
-    let mut refuse_all = None;
     let runner = match &options.run_as {
         RunAs::Virtual => Runner::Virtual,
         RunAs::Processes { data_mount } => {
             if rustix::process::geteuid().is_root() && options.as_root == AsRoot::Refused {
                 return Err(EmulatorError::Root);
             }
-            let mount = match data_mount.as_deref().map(DataMount::try_out) {
-                None => None,
-                Some(Ok(mount)) => Some(mount),
-                Some(Err(reason)) => {
-                    tracing::warn!(reason, "no job will be taken");
-                    refuse_all = Some(reason);
-                    None
-                }
-            };
+            let oss_root = options.oss_root.clone();
+            let mounts = Mounts::new(&options.folder, data_mount.clone(), oss_root);
             let folder = options.folder.join("jobs");
-            Runner::Processes(Pods::open(folder, mount, ends).map_err(EmulatorError::Process)?)
+            Runner::Processes(Pods::open(folder, mounts, ends).map_err(EmulatorError::Process)?)
         }
     };
     let failed = |source| EmulatorError::Listen { address: options.listen, source };
@@ -155,7 +148,7 @@ pub async fn serve(options: Options) -> Result<Running, EmulatorError> {
             phase_delay: options.phase_delay,
             grace: options.grace,
             list_price_per_minute: options.list_price_per_minute,
-            refuse_all,
+            minute: options.minute,
         },
         Moment { at: Duration::ZERO, wall: now.wall },
     )

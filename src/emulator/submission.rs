@@ -2,7 +2,10 @@
 //!
 //! Nothing is dropped: every field, known or not, stays in the body that is shown back.
 
+use super::job::End;
 use super::market::Bid;
+use super::mounts::DataSource;
+use super::restart::RestartPolicy;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,6 +46,98 @@ pub struct Submission {
     pub roles: Vec<(String, u64)>,
     /// The lowest bid of all roles; `None` is a job that no market touches.
     pub bid: Option<Bid>,
+    /// What kind of machines it runs on.
+    pub hardware: Hardware,
+    /// What is to be mounted.
+    pub data_sources: Vec<DataSource>,
+    /// Whether the platform runs it again by itself.
+    pub restarts: RestartPolicy,
+    /// For which ends its machine is kept, and for how many minutes.
+    pub reserve: Reserve,
+}
+
+/// Kinds of machines; the word is that of `ResourceType`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hardware {
+    /// `ECS`: general compute. A spot job waits in Queuing.
+    General,
+    /// `Lingjun`: a spot job waits in Bidding.
+    Lingjun,
+}
+
+impl Hardware {
+    /// `ResourceType`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::General => "ECS",
+            Self::Lingjun => "Lingjun",
+        }
+    }
+
+    /// Lingjun is asked for by name, by a machine of the `ml.` kind, or by a quota.
+    fn read(body: &Map<String, Value>) -> Self {
+        let specs = body.get("JobSpecs").and_then(Value::as_array);
+        let of_spec = |spec: &Value| {
+            spec["EcsSpec"].as_str().is_some_and(|name| name.starts_with("ml."))
+                || given(spec, "QuotaId").is_some()
+        };
+        let by_name = body.get("ResourceType").is_some_and(|name| name == "Lingjun");
+        let by_quota =
+            body.get("ResourceId").is_some_and(|id| id.as_str() != Some("") && !id.is_null());
+        if by_name || by_quota || specs.into_iter().flatten().any(of_spec) {
+            Self::Lingjun
+        } else {
+            Self::General
+        }
+    }
+}
+
+/// `Settings.JobReservedMinutes` and `JobReservedPolicy`: the machine of a job that ended by itself
+/// is kept for so many minutes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reserve {
+    /// Not at all.
+    Never,
+    /// Whatever the end; also a policy that is empty or unknown.
+    Always(u32),
+    /// After a failure alone.
+    OnFailure(u32),
+    /// After a success alone.
+    OnSuccess(u32),
+}
+
+impl Reserve {
+    /// For how many minutes it is kept after `end`; 0 is not at all.
+    pub fn minutes(self, end: End) -> u32 {
+        match (self, end) {
+            (Self::Always(minutes), End::Succeeded | End::Failed)
+            | (Self::OnFailure(minutes), End::Failed)
+            | (Self::OnSuccess(minutes), End::Succeeded) => minutes,
+            (Self::Never | Self::Always(_), _)
+            | (Self::OnFailure(_), End::Succeeded | End::Stopped)
+            | (Self::OnSuccess(_), End::Failed | End::Stopped) => 0,
+        }
+    }
+
+    /// The words of the policy are not published: what they have in common is enough.
+    fn read(body: &Map<String, Value>) -> Result<Self, String> {
+        let Some(settings) = body.get("Settings") else { return Ok(Self::Never) };
+        let minutes = match given(settings, "JobReservedMinutes") {
+            None => 0,
+            Some(value) => value
+                .as_u64()
+                .and_then(|minutes| u32::try_from(minutes).ok())
+                .ok_or_else(|| format!("JobReservedMinutes: {value} is no number of minutes"))?,
+        };
+        let policy = settings["JobReservedPolicy"].as_str().unwrap_or("").to_ascii_lowercase();
+        Ok(match policy.as_str() {
+            _ if minutes == 0 => Self::Never,
+            policy if policy.contains("never") => Self::Never,
+            policy if policy.contains("fail") => Self::OnFailure(minutes),
+            policy if policy.contains("succ") => Self::OnSuccess(minutes),
+            _ => Self::Always(minutes),
+        })
+    }
 }
 
 /// What a virtual job does: envs that the emulator reads.
@@ -82,8 +177,21 @@ impl Submission {
         }
         check_numbers(&body)?;
         check_data_sources(&body)?;
-        let (roles, bid) = read_specs(&body, list_price_per_minute)?;
-        Ok(Self { display_name, job_type, command, envs: read_envs(&body)?, roles, bid, body })
+        let hardware = Hardware::read(&body);
+        let (roles, bid) = read_specs(&body, hardware, list_price_per_minute)?;
+        Ok(Self {
+            display_name,
+            job_type,
+            command,
+            envs: read_envs(&body)?,
+            roles,
+            bid,
+            hardware,
+            data_sources: DataSource::read_all(&body)?,
+            restarts: RestartPolicy::read(&body)?,
+            reserve: Reserve::read(&body)?,
+            body,
+        })
     }
 
     /// How the job runs where no process is started.
@@ -146,7 +254,11 @@ fn list<'a>(body: &'a Map<String, Value>, key: &str) -> Result<&'a [Value], Stri
 
 type Roles = Vec<(String, u64)>;
 
-fn read_specs(body: &Map<String, Value>, price: f64) -> Result<(Roles, Option<Bid>), String> {
+fn read_specs(
+    body: &Map<String, Value>,
+    hardware: Hardware,
+    price: f64,
+) -> Result<(Roles, Option<Bid>), String> {
     let specs = list(body, "JobSpecs")?;
     if specs.is_empty() {
         return Err("JobSpecs: is required".to_owned());
@@ -167,7 +279,10 @@ fn read_specs(body: &Map<String, Value>, price: f64) -> Result<(Roles, Option<Bi
         if given(spec, "EcsSpec").is_some() && given(spec, "ResourceConfig").is_some() {
             return Err("JobSpecs: EcsSpec and ResourceConfig exclude each other".to_owned());
         }
-        if let Some(bid) = read_spot(spec, price)? {
+        if hardware == Hardware::Lingjun && given(&spec["SpotSpec"], "SpotPriceLimit").is_some() {
+            return Err("SpotSpec: Lingjun takes SpotDiscountLimit alone".to_owned());
+        }
+        if let Some(bid) = read_spot(spec, price)?.or(read_elastic(spec, price)?) {
             lowest = Some(lowest.map_or(bid, |other| Bid(other.0.min(bid.0))));
         }
         roles.push((role.to_owned(), count));
@@ -201,6 +316,27 @@ fn read_spot(spec: &Value, list_price_per_minute: f64) -> Result<Option<Bid>, St
             Err("SpotSpec: exactly one of SpotDiscountLimit and SpotPriceLimit".to_owned())
         }
     }
+}
+
+/// The highest bid of `ElasticSpotSpecs`, which other than SpotSpec are in percent of the list price
+/// and CNY per hour; without a limit it is the list price.
+fn read_elastic(spec: &Value, list_price_per_minute: f64) -> Result<Option<Bid>, String> {
+    let Some(Value::Array(offers)) = given(spec, "ElasticSpotSpecs") else { return Ok(None) };
+    let mut highest = None::<f64>;
+    for offer in offers {
+        let limit = |key: &str| match given(offer, key).map(|value| (value, value.as_f64())) {
+            None => Ok(None),
+            Some((_, Some(number))) if number > 0.0 => Ok(Some(number)),
+            Some((value, _)) => Err(format!("ElasticSpotSpecs: {key} {value} is no price")),
+        };
+        let bid = match (limit("SpotDiscountLimit")?, limit("SpotPriceLimit")?) {
+            (Some(percent), _) => percent / 100.0,
+            (None, Some(per_hour)) => per_hour / 60.0 / list_price_per_minute,
+            (None, None) => 1.0,
+        };
+        highest = Some(highest.map_or(bid, |other| other.max(bid)));
+    }
+    Ok(highest.map(Bid))
 }
 
 fn read_envs(body: &Map<String, Value>) -> Result<BTreeMap<String, String>, String> {

@@ -1,7 +1,7 @@
 //! Jobs as GetJob and ListJobs show them: the body as it came, and what became of it, by the
 //! names and in the shapes of real answers. A time that does not apply yet is an empty text.
 
-use super::job::{End, Job, Pod, Stage};
+use super::job::{End, Job, Pod, PodLife, Stage};
 use crate::model::time::WallTime;
 use serde_json::{Map, Value, json};
 
@@ -29,9 +29,46 @@ pub fn whole(job: &Job, now: WallTime) -> Map<String, Value> {
     let mut view = common(job, now);
     // The real one does not show it here.
     view.remove("JobMaxRunningTimeMinutes");
-    view.insert("RestartRecord".into(), json!([]));
+    view.insert("RestartRecord".into(), job.restart_record(now));
+    view.insert("CustomEnvs".into(), custom_envs(job));
+    view.insert("JobReplicaStatuses".into(), replicas(job));
     view.insert("Pods".into(), shown_pods(job).map(|pod| pod_view(job, pod, now)).collect());
     view
+}
+
+/// The environment as a list, too: as it was sent, then what was sent as `Envs`.
+fn custom_envs(job: &Job) -> Value {
+    let sent = job.submission.body.get("CustomEnvs").and_then(Value::as_array);
+    let mut list = sent.cloned().unwrap_or_default();
+    for (name, value) in &job.submission.envs {
+        if !list.iter().any(|env| env["Key"] == name.as_str()) {
+            list.push(json!({"Key": name, "Value": value, "Visible": ""}));
+        }
+    }
+    Value::Array(list)
+}
+
+/// `JobReplicaStatuses`: one entry a JobSpec.
+fn replicas(job: &Job) -> Value {
+    let specs = job.submission.body.get("JobSpecs").and_then(Value::as_array);
+    let mut pods = job.pods.iter();
+    let roles = specs.into_iter().flatten().zip(&job.submission.roles);
+    roles
+        .map(|(spec, (role, count))| {
+            let count = usize::try_from(*count).unwrap_or(usize::MAX);
+            let mine: Vec<&Pod> = pods.by_ref().take(count).collect();
+            let active = mine.iter().filter(|pod| pod.lives()).count();
+            let queuing = mine.iter().filter(|pod| pod.life == PodLife::Pending).count();
+            let offer = spec["ElasticSpotSpecs"][0]["InstanceType"].as_str().unwrap_or("");
+            json!({
+                "Type": role,
+                "Active": active,
+                "Queuing": queuing,
+                "Dequeued": mine.len() - queuing,
+                "CurrentSpotInstanceType": if active > 0 { offer } else { "" },
+            })
+        })
+        .collect()
 }
 
 /// An item of ListJobs: its pods tell less, some numbers are texts.
@@ -94,10 +131,15 @@ fn common(job: &Job, now: WallTime) -> Map<String, Value> {
         vpc.insert("ExtendedCidrs".into(), ranges);
     }
     let ended_as = |end: End| match job.stage {
-        Stage::Ended(how) if how == end => job.finished(),
-        Stage::Ended(_) | Stage::Waiting { .. } | Stage::Running { .. } | Stage::Leaving { .. } => {
-            None
-        }
+        Stage::Ended(how) | Stage::Reserving { end: how, .. } if how == end => job
+            .entered("SucceededReserving")
+            .or_else(|| job.entered("FailedReserving"))
+            .or_else(|| job.finished()),
+        Stage::Ended(_)
+        | Stage::Reserving { .. }
+        | Stage::Waiting { .. }
+        | Stage::Running { .. }
+        | Stage::Leaving { .. } => None,
     };
     let running = job.entered("Running");
     let duration = running.map_or(0, |from| job.finished().unwrap_or(now).since(from).as_secs());
@@ -115,12 +157,12 @@ fn common(job: &Job, now: WallTime) -> Map<String, Value> {
     let state = json!({
         "JobId": job.id,
         "Status": job.stage.word(),
-        "SubStatus": "",
+        "SubStatus": sub_status(job),
         "ReasonCode": job.reason_code,
         "ReasonMessage": job.reason_message,
         "StatusHistory": history,
         "Duration": duration,
-        "RestartTimes": "0/0",
+        "RestartTimes": job.restart_times(),
         "GmtCreateTime": time(Some(job.created.wall)),
         "GmtSubmittedTime": time(job.entered("Queuing")),
         "GmtRunningTime": time(running),
@@ -129,7 +171,7 @@ fn common(job: &Job, now: WallTime) -> Map<String, Value> {
         "GmtFailedTime": time(ended_as(End::Failed)),
         "GmtStoppedTime": time(ended_as(End::Stopped)),
         "ResourceLevel": "L0",
-        "ResourceType": "ECS",
+        "ResourceType": job.submission.hardware.word(),
         "TenantId": "",
         "UserId": USER_ID,
         "WorkspaceId": workspace(job),
@@ -139,21 +181,37 @@ fn common(job: &Job, now: WallTime) -> Map<String, Value> {
     view
 }
 
+/// Says `Restarting` until a job that is restarted runs again.
+fn sub_status(job: &Job) -> &'static str {
+    match (job.stage, job.restarts.last()) {
+        (Stage::Waiting { .. }, Some(restart)) if restart.ran_again.is_none() => "Restarting",
+        (_, _) => "",
+    }
+}
+
 fn pod_view(job: &Job, pod: &Pod, now: WallTime) -> Value {
-    let lived = pod.started.map_or(0, |from| pod.finished.unwrap_or(now).since(from).as_secs());
+    let mut view = pod_fields(job, pod, pod.status(&job.stage), now);
+    // Their job has gone on: what became of it says nothing of them.
+    let past = pod.past.iter().map(|old| pod_fields(job, old, old.life.word(), now));
+    view["HistoryPods"] = past.collect();
+    view
+}
+
+fn pod_fields(job: &Job, pod: &Pod, status: &str, now: WallTime) -> Value {
+    let finished = if status == "Running" { None } else { pod.finished };
+    let lived = pod.started.map_or(0, |from| finished.unwrap_or(now).since(from).as_secs());
     json!({
         "PodId": pod.id,
         "PodUid": pod.uid,
         "Type": pod.role.to_ascii_lowercase(),
-        "Status": pod.status(&job.stage),
+        "Status": status,
         "SubStatus": pod.sub_status,
         "Ip": "127.0.0.1",
         "GmtCreateTime": time(pod.created),
         "GmtStartTime": time(pod.started),
-        "GmtFinishTime": time(pod.finished),
+        "GmtFinishTime": time(finished),
         "Duration": lived,
-        "ResourceType": "ECS",
-        "HistoryPods": [],
+        "ResourceType": job.submission.hardware.word(),
     })
 }
 

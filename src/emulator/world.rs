@@ -9,9 +9,11 @@ use super::job::{End, Job, Leaving, Moment, PodLife, Stage};
 use super::ledger::{Entry, Event, Ledger, LedgerError, mark_of};
 use super::lifecycle::{kill, terminate};
 use super::market::{Market, Quote};
+use super::mounts::Plan;
 use super::process::Pods;
 use super::random::unguessable_hex;
 use super::submission::{Submission, display_name_of};
+use crate::model::time::WallTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -36,8 +38,8 @@ pub struct Pace {
     pub grace: Duration,
     /// CNY per minute at list price, for jobs that bid in money.
     pub list_price_per_minute: f64,
-    /// Why no job is taken: a mount that was asked for and is not allowed here.
-    pub refuse_all: Option<String>,
+    /// How long a minute of `JobReservedMinutes` lasts.
+    pub minute: Duration,
 }
 
 /// Why a call on a job comes to nothing.
@@ -65,6 +67,8 @@ pub enum CallError {
 pub struct World {
     pub(super) jobs: BTreeMap<String, Job>,
     pub(super) active: BTreeSet<String>,
+    /// Jobs that it made.
+    made: u64,
     /// The market they live in.
     pub market: Market,
     pub(super) dialects: DialectChoice,
@@ -92,6 +96,7 @@ impl World {
         let jobs = super::replay::jobs(&ledger, &lines, pace.list_price_per_minute)?;
         let mut world = Self {
             active: BTreeSet::new(),
+            made: 0,
             jobs: BTreeMap::new(),
             market,
             dialects,
@@ -102,11 +107,15 @@ impl World {
             stopped: false,
         };
         for mut job in jobs {
-            if !matches!(job.stage, Stage::Ended(_)) {
-                for pod in &mut job.pods {
-                    pod.life = PodLife::Ended { exit: 137, told: true };
+            match job.stage {
+                Stage::Ended(_) => {}
+                Stage::Reserving { end, .. } => world.end(&mut job, end, None, now),
+                Stage::Waiting { .. } | Stage::Running { .. } | Stage::Leaving { .. } => {
+                    for pod in &mut job.pods {
+                        pod.life = PodLife::Ended { exit: 137, told: true };
+                    }
+                    world.end(&mut job, End::Failed, None, now);
                 }
-                world.end(&mut job, End::Failed, None, now);
             }
             world.jobs.insert(job.id.clone(), job);
         }
@@ -141,13 +150,20 @@ impl World {
     /// # Errors
     /// [`CallError::InvalidParameter`]; the refusal is in the ledger.
     pub fn create(&mut self, body: &[u8], now: Moment) -> Result<String, CallError> {
-        let read = match &self.pace.refuse_all {
-            Some(reason) => Err(reason.clone()),
-            None if self.jobs.len() >= JOBS_LIMIT => Err(format!("more than {JOBS_LIMIT} jobs")),
-            None => Submission::read(body, self.pace.list_price_per_minute),
+        let read = if self.jobs.len() >= JOBS_LIMIT {
+            Err(format!("more than {JOBS_LIMIT} jobs"))
+        } else {
+            Submission::read(body, self.pace.list_price_per_minute)
         };
-        let submission = match read {
-            Ok(submission) => submission,
+        let read = read.and_then(|submission| {
+            let mounts = match &mut self.runner {
+                Runner::Processes(pods) => pods.mounts().plan(&submission.data_sources)?,
+                Runner::Virtual => Plan::default(),
+            };
+            Ok((submission, mounts))
+        });
+        let (submission, mounts) = match read {
+            Ok(read) => read,
             Err(why) => {
                 self.refused(body, "InvalidParameter", now)?;
                 return Err(CallError::InvalidParameter(why));
@@ -155,7 +171,13 @@ impl World {
         };
         let (hash, path) = self.ledger.keep_request(body).map_err(|e| self.fail(e))?;
         let id = format!("dlc{}", unguessable_hex(8));
-        let job = Job::new(id.clone(), submission, now);
+        let mut job = Job::new(id.clone(), submission, now);
+        job.number = self.made;
+        self.made += 1;
+        for note in &mounts.notes {
+            job.note_event(now.wall, &format!("Warning DataSourceNotMounted {note}"));
+        }
+        job.mounts = mounts;
         let mut entry = self.entry(Event::Create, &job, now);
         entry.request_sha256 = Some(hash);
         entry.request = Some(path);
@@ -192,6 +214,12 @@ impl World {
                 "only a job that has not ended can be stopped",
             )),
             Stage::Leaving { why: Leaving::Stop, .. } => Ok(()),
+            // The result stands; only the machine is given back.
+            Stage::Reserving { end, .. } => {
+                self.unwritten.push(self.entry(Event::StopAsked, &job, now));
+                job.stage = Stage::Reserving { end, until: now.at };
+                Ok(())
+            }
             Stage::Waiting { .. } | Stage::Running { .. } | Stage::Leaving { .. } => {
                 self.unwritten.push(self.entry(Event::StopAsked, &job, now));
                 let stage = Stage::Leaving {
@@ -246,7 +274,10 @@ impl World {
                 self.begin_release(&mut job, dialect, "by hand", now);
                 Ok(dialect)
             }
-            Stage::Waiting { .. } | Stage::Leaving { .. } | Stage::Ended(_) => {
+            Stage::Waiting { .. }
+            | Stage::Leaving { .. }
+            | Stage::Reserving { .. }
+            | Stage::Ended(_) => {
                 Err(CallError::BadRequest(id.to_owned(), "only a running job can be released"))
             }
         };
@@ -286,9 +317,10 @@ impl World {
     pub(super) fn put_back(&mut self, job: Job) {
         match job.stage {
             Stage::Ended(_) => self.active.remove(&job.id),
-            Stage::Waiting { .. } | Stage::Running { .. } | Stage::Leaving { .. } => {
-                self.active.insert(job.id.clone())
-            }
+            Stage::Waiting { .. }
+            | Stage::Running { .. }
+            | Stage::Leaving { .. }
+            | Stage::Reserving { .. } => self.active.insert(job.id.clone()),
         };
         self.jobs.insert(job.id.clone(), job);
     }
@@ -304,9 +336,26 @@ impl World {
     ) {
         let before = job.stage.word();
         job.enter(stage, now.wall, code, message);
-        if before != stage.word() {
+        self.note_status(job, before, now);
+    }
+
+    /// Puts a job's status into the ledger if it was another one `before`.
+    pub(super) fn note_status(&mut self, job: &Job, before: &str, now: Moment) {
+        if before != job.stage.word() {
             self.unwritten.push(self.entry(Event::Status, job, now));
         }
+    }
+
+    /// The discounts from `from` to `to`, each with the time from which on it held, the oldest
+    /// first; the first one may have held before.
+    pub fn price_history(&self, from: WallTime, to: WallTime, now: Moment) -> Vec<(WallTime, f64)> {
+        let start = now.wall.minus(now.at);
+        let at = |wall: WallTime| wall.since(start);
+        if to < start {
+            return Vec::new();
+        }
+        let prices = self.market.history(at(from), at(to));
+        prices.into_iter().map(|(at, discount)| (start.plus(at), discount)).collect()
     }
 
     pub(super) fn entry(&self, event: Event, job: &Job, now: Moment) -> Entry {
