@@ -141,10 +141,10 @@ impl DataSource {
     }
 
     fn read(item: &Value) -> Result<Self, String> {
-        let text = |key: &str| match &item[key] {
-            Value::Null => Ok(""),
-            Value::String(text) if !text.contains('\0') => Ok(text.as_str()),
-            other => Err(format!("DataSources: {key}: {other} is no text")),
+        let text = |key: &str| match (item[key].as_str(), item[key].is_null()) {
+            (None, true) => Ok(""),
+            (Some(text), _) if !text.contains('\0') => Ok(text),
+            (Some(_) | None, _) => Err(format!("DataSources: {key}: {} is no text", item[key])),
         };
         let access = match text("MountAccess")? {
             "" | "RW" => Access::ReadWrite,
@@ -303,13 +303,13 @@ impl Mounts {
         for source in sources {
             let folder = match &source.origin {
                 Origin::Folder(path) => real_folder(Path::new(path), "DataSources: file://")?,
-                Origin::Bucket { name, prefix } => match &self.oss_root {
-                    Some(root) => bucket_folder(root, name, prefix)?,
-                    None => {
+                Origin::Bucket { name, prefix } => {
+                    let Some(root) = &self.oss_root else {
                         plan.notes.push(format!("oss://{name}/{prefix}: there is no --oss-root"));
                         continue;
-                    }
-                },
+                    };
+                    bucket_folder(root, name, prefix)?
+                }
                 Origin::Elsewhere(what) => {
                     plan.notes.push(format!("{what}: only file:// and oss:// are"));
                     continue;
@@ -380,7 +380,7 @@ fn make_room(
     // A folder comes before what is in it.
     let outer = targets.iter().rev().find(|(outer, _)| path != *outer && path.starts_with(outer));
     if let Some((outer, (folder, access))) = outer {
-        let inside = path.strip_prefix(outer).expect("it starts with it");
+        let inside = path.strip_prefix(outer).unwrap_or(path);
         if folder.join(inside).is_dir() {
             return Ok(());
         }
@@ -539,6 +539,9 @@ mod tests {
             )
         );
         assert!(!at("host/new").exists());
+        let top = json!([{"Uri": format!("file://{}", show("a")), "MountPath": "/no-such-top/x"}]);
+        let steps = steps(&arrange(top).expect("a plan"));
+        assert!(steps.ends_with("cover / make /no-such-top/x show 0 /no-such-top/x"), "{steps}");
         let inside = arrange(json!([source("a", "host/x", "RO"), source("b", "host/x/y", "RW")]));
         assert!(inside.expect_err("cannot be made").contains("read-only"));
     }

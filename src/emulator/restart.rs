@@ -50,9 +50,11 @@ impl RestartPolicy {
         let elastic = specs.into_iter().flatten().any(|spec| {
             spec["ElasticSpotSpecs"].as_array().is_some_and(|offers| !offers.is_empty())
         });
-        let most = match &settings["ElasticSpotJobMaxRestartTimes"] {
-            Value::Null => 0,
-            value => count("ElasticSpotJobMaxRestartTimes", &value.to_string())?,
+        let most = &settings["ElasticSpotJobMaxRestartTimes"];
+        let most = if most.is_null() {
+            0
+        } else {
+            count("ElasticSpotJobMaxRestartTimes", &most.to_string())?
         };
         Ok(if elastic && most > 0 { Self::ElasticSpot { most } } else { Self::None })
     }

@@ -143,14 +143,14 @@ impl Trace {
             let wrong = |why| TraceError::Line { path: path.clone(), line: index + 1, why };
             let found: Recording = serde_json::from_str(&line).map_err(|e| wrong(e.to_string()))?;
             if spec.id.as_ref().is_none_or(|id| *id == found.id) {
-                return Self::new(found, spec.speed).map_err(wrong);
+                return Self::new(&found, spec.speed).map_err(wrong);
             }
             known.push(found.id);
         }
         Err(missing(path, spec, &known))
     }
 
-    fn new(found: Recording, speed: f64) -> Result<Self, String> {
+    fn new(found: &Recording, speed: f64) -> Result<Self, String> {
         let tick = Duration::try_from_secs_f64(found.step_s)
             .ok()
             .filter(|tick| !tick.is_zero())
@@ -219,12 +219,17 @@ mod tests {
     use serde_json::{Value, json};
 
     fn load(lines: &[Value], options: &str) -> Result<Trace, TraceError> {
+        let (_folder, spec) = written(lines, options);
+        Trace::load(&spec)
+    }
+
+    fn written(lines: &[Value], options: &str) -> (tempfile::TempDir, TraceSpec) {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("a,b.jsonl");
         let text: Vec<String> = lines.iter().map(Value::to_string).collect();
         std::fs::write(&file, text.join("\n")).expect("written");
         let spec = format!("{}{options}", file.display()).parse().expect("a spec");
-        Trace::load(&spec)
+        (folder, spec)
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod dlc_golden;
 mod emulator;
 mod emulator_client;
 mod emulator_gateway;
+mod emulator_platform;
 mod server;
 mod store;
 mod store_simulated;
