@@ -181,14 +181,14 @@ fn do_call(
             Ok(object(json!({"JobId": id, "Events": job.events[from..]})))
         }
         Call::GetPodEvents(id, pod_id) => {
-            let pod = pod(world.job(id)?, pod_id)?;
+            let pod = pod(world.job(id)?, pod_id, get("PodUid"))?;
             let body = json!({
                 "JobId": id, "PodId": pod.id, "PodUid": pod.uid, "Events": pod_events(pod),
             });
             Ok(object(body))
         }
         Call::GetPodLogs(id, pod_id) => {
-            let pod = pod(world.job(id)?, pod_id)?;
+            let pod = pod(world.job(id)?, pod_id, get("PodUid"))?;
             let logs = match world.pods() {
                 Some(pods) => Pods::tail(&pods.log_path(id, &pod.place()), lines("MaxLines")?),
                 None => Ok(Vec::new()),
@@ -213,11 +213,10 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-fn pod<'a>(job: &'a Job, id: &str) -> Result<&'a Pod, CallError> {
-    job.pods
-        .iter()
-        .find(|pod| pod.id == id && pod.created.is_some())
-        .ok_or_else(|| CallError::NotFound(id.to_owned()))
+/// A pod; `uid` may name one that was in its place before.
+fn pod<'a>(job: &'a Job, id: &str, uid: Option<&str>) -> Result<&'a Pod, CallError> {
+    let uid = uid.filter(|uid| !uid.is_empty());
+    job.pod(id, uid).ok_or_else(|| CallError::NotFound(id.to_owned()))
 }
 
 fn pod_events(pod: &Pod) -> Vec<String> {

@@ -461,19 +461,29 @@ fn a_recorded_market_has_room_for_so_many_pods_and_a_price_history() {
 #[tokio::test]
 async fn each_incarnation_of_a_pod_has_its_own_folder_and_log() {
     let desk = Desk::with(|_| {}).await;
-    let command = "echo \"$SAY again\"; [ -e here ] && exit 9; echo >here; exit 4";
+    let command = "echo \"$SAY in $PWD\"; [ -e here ] && exit 9; echo >here; exit 4";
     let mut asked = with(body("again", command), &aimaster(1));
-    asked["CustomEnvs"] = json!([{"Key": "SAY", "Value": "once", "Visible": "private"}]);
+    asked["CustomEnvs"] = json!([{"Key": "SAY", "Value": "said", "Visible": "private"}]);
     let id = desk.create(&asked).await;
     let job = desk.until(&id, "Failed").await;
     let message = job["ReasonMessage"].as_str().expect("a text");
     assert!(message.contains(r#""reason":"4""#), "a new pod has a new folder: {message}");
     assert_eq!(job["CustomEnvs"], asked["CustomEnvs"]);
     assert_eq!(job["RestartTimes"], "1/1");
-    let pods = desk.folder.path().join("jobs").join(&id);
-    for log in [format!("{id}-master-0.log"), format!("{id}-master-0.1.log")] {
-        assert_eq!(std::fs::read_to_string(pods.join(log)).expect("a log"), "once again\n");
+    let pod = &job["Pods"][0];
+    let name = pod["PodId"].as_str().expect("an id");
+    let path = format!("/api/v1/jobs/{id}/pods/{name}/logs?MaxLines=9&PodUid=");
+    let mut said = Vec::new();
+    for uid in [&pod["HistoryPods"][0]["PodUid"], &pod["PodUid"], &json!("")] {
+        let target = format!("{path}{}", uid.as_str().expect("a uid"));
+        let (_, logs) = desk.call("GetPodLogs", "GET", &target, "").await;
+        assert_eq!(logs["Logs"].as_array().map(Vec::len), Some(1), "{logs}");
+        said.push(logs["Logs"][0].clone());
     }
+    assert_ne!(said[0], said[1], "each incarnation has its own log");
+    assert_eq!(said[1], said[2], "without a PodUid it is that of the present one");
+    let (status, _) = desk.call("GetPodLogs", "GET", &format!("{path}nobody"), "").await;
+    assert_eq!(status, 404);
     desk.running.shutdown().await;
 }
 
