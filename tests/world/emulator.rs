@@ -438,7 +438,7 @@ async fn a_data_mount_is_there_or_jobs_are_refused_with_the_reason() {
 
 /// Whether this host lets a process of ours have mounts of its own.
 pub(crate) fn mounts_are_allowed() -> bool {
-    let script = "mount -t tmpfs none /mnt && mkdir /mnt/x && mount --bind / /mnt/x";
+    let script = "mount -t tmpfs none /mnt && mkdir /mnt/x && mount --rbind / /mnt/x";
     let mut command = Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
         command.arg("--map-root-user");
