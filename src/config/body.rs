@@ -181,10 +181,10 @@ fn json(
                 Err(_) => refuse("this number is too large for 64 bits", "write a smaller one"),
             }
         }
-        // The shortest text that reads back as this number: `0.4` stays `0.4`.
-        DeValue::Float(number) => match number.as_str().parse().ok().and_then(Number::from_f64) {
-            Some(number) => Some(Value::Number(number)),
-            None => refuse("JSON has no such number", "write a finite number"),
+        // Its own text, to the last zero; TOML has a `+` and an infinity that JSON has not.
+        DeValue::Float(number) => match number.as_str().trim_start_matches('+').parse::<Number>() {
+            Ok(number) if number.as_f64().is_some() => Some(Value::Number(number)),
+            Ok(_) | Err(_) => refuse("JSON has no such number", "write a finite number"),
         },
         DeValue::Datetime(_) => {
             refuse("JSON has no dates or times", "write it in quotes, as the API wants it")

@@ -16,7 +16,9 @@ pub fn write<'a, T: Serialize + 'a>(values: impl IntoIterator<Item = &'a T>) -> 
 /// and a line of another shape is passed over.
 pub fn read<T: DeserializeOwned>(text: &str) -> Vec<T> {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    // By way of a value: a number straight out of the text cannot be read into a tagged enum.
+    let read = |line| serde_json::from_value(serde_json::from_str(line).ok()?).ok();
+    whole.lines().filter_map(read).collect()
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
-//! The calls of PAI-DLC that supervision needs.
+//! The client of PAI-DLC at one place: the signed call that all others go through, and the calls
+//! that supervision lives by. The rest stands in files of its own, by noun.
 //!
 //! What always holds: keys are resolved anew for each call; the server's `Date` comes back with
 //! every answer; nothing is repeated here. [`Dlc::create_job`] sorts its outcome by what is certain
 //! ([`SendOutcome`]), and an error text never shows a secret.
 
+use super::jobs::{ListQuery, Order};
 use super::list::{Gathered, ListFilter, ListPass, More, PAGE_SIZE, PAGES_LIMIT};
-use super::wire::{self, Source, WireError};
+use super::products::Product;
+use super::wire::{self, Acknowledged, Reader, Source, Whole, WireError};
 use crate::model::cloud::{CloudJob, SendOutcome};
 use crate::model::error::Class;
 use crate::model::ids::{CloudId, Owner};
@@ -24,13 +27,13 @@ use std::time::Duration;
 pub const VERSION: &str = "2020-12-03";
 /// Bytes of a CreateJob body that DLC takes, what it adds itself included.
 pub const BODY_LIMIT: usize = 65_536;
-/// Events asked for in one call: the API's own default.
-pub const EVENTS_LIMIT: u32 = 2_000;
 
 /// PAI-DLC at one place, for one owner. Clones share connections.
 #[derive(Debug, Clone)]
 pub struct Dlc {
     client: Client,
+    prices: Client,
+    datasets: Client,
     place: Place,
     owner: Owner,
     keychain: Keychain,
@@ -151,7 +154,15 @@ impl Dlc {
     ) -> Result<Self, ClientError> {
         let endpoint = place.endpoint.clone();
         let client = Client::new(&ClientConfig { endpoint, version: VERSION, plain_http, limits })?;
-        Ok(Self { client, place: place.clone(), owner, keychain: keychain.clone() })
+        let beside = |other: Product| client.beside(&other.endpoint(place), other.version());
+        Ok(Self {
+            prices: beside(Product::PaiStudio)?,
+            datasets: beside(Product::AiWorkSpace)?,
+            client,
+            place: place.clone(),
+            owner,
+            keychain: keychain.clone(),
+        })
     }
 
     /// Sends CreateJob once, with `secrets` added to the body's `Envs`. `now` becomes
@@ -233,7 +244,7 @@ impl Dlc {
         now: WallTime,
     ) -> Result<Answer<Value>, ApiError> {
         let segments = ["api", "v1", "jobs", id.as_str()];
-        let answer = self.call("GetJob", Method::Get, &segments, Vec::new(), now).await?;
+        let answer = self.call(Ask::get("GetJob", &segments, Vec::new()), now).await?;
         let value = wire::object("GetJob", &answer.body)
             .map_err(|source| ApiError::Wire { source, date: answer.told.date })?;
         Ok(Answer::new(value, &answer.told))
@@ -251,8 +262,8 @@ impl Dlc {
         let mut told = Told::default();
         for number in 1..=PAGES_LIMIT {
             let query = self.list_query(filter, number);
-            let segments = ["api", "v1", "jobs"];
-            let answer = self.send("ListJobs", Method::Get, &segments, query, &keys, now).await?;
+            let ask = Ask::get("ListJobs", &["api", "v1", "jobs"], query);
+            let answer = self.send(ask, &keys, now).await?;
             let page = wire::page(&answer.body)
                 .map_err(|source| ApiError::Wire { source, date: answer.told.date })?;
             told = answer.told;
@@ -264,58 +275,31 @@ impl Dlc {
         Ok(Answer::new(pass.finish(caller), &told))
     }
 
-    fn list_query(&self, filter: &ListFilter, page: u64) -> Vec<(String, String)> {
+    fn list_query(&self, filter: &ListFilter, page: u64) -> Pairs {
         let name = filter.display_name.clone().unwrap_or_else(|| format!("sk{}", self.owner));
-        pairs(&[
-            ("DisplayName", name),
-            ("Order", "asc".to_owned()),
-            ("PageNumber", page.to_string()),
-            ("PageSize", PAGE_SIZE.to_string()),
-            ("SortBy", "GmtCreateTime".to_owned()),
-            ("StartTime", filter.start.to_string()),
-            ("WorkspaceId", self.place.workspace.clone()),
-        ])
+        let query = ListQuery {
+            display_name: Some(name),
+            order: Some(Order::Ascending),
+            page: Some(page),
+            page_size: Some(PAGE_SIZE),
+            sort_by: Some("GmtCreateTime".to_owned()),
+            start: Some(filter.start),
+            ..ListQuery::default()
+        };
+        query.pairs(&self.place.workspace)
     }
 
     /// Asks DLC to stop a job. Having asked is not an end.
     pub async fn stop_job(&self, id: &CloudId, now: WallTime) -> Result<Answer<()>, ApiError> {
         let segments = ["api", "v1", "jobs", id.as_str(), "stop"];
-        let answer = self.call("StopJob", Method::Post, &segments, Vec::new(), now).await?;
-        Ok(Answer::new((), &answer.told))
+        let ask = Ask::post("StopJob", &segments);
+        let answer = self.acknowledged(ask, id, now).await?;
+        Ok(Answer { value: (), date: answer.date, retry_after: answer.retry_after })
     }
 
-    /// The job's events since `start`, as free text.
-    pub async fn get_job_events(
-        &self,
-        id: &CloudId,
-        start: WallTime,
-        now: WallTime,
-    ) -> Result<Answer<Vec<String>>, ApiError> {
-        let segments = ["api", "v1", "jobs", id.as_str(), "events"];
-        let query =
-            pairs(&[("MaxEventsNum", EVENTS_LIMIT.to_string()), ("StartTime", start.to_string())]);
-        let answer = self.call("GetJobEvents", Method::Get, &segments, query, now).await?;
-        lines("GetJobEvents", "Events", &answer)
-    }
-
-    /// The newest `max_lines` lines of the log of `pod` (its `PodId`; `uid` reaches one that was
-    /// replaced, and may be empty). As many lines as asked for may mean that
-    /// older ones were cut.
-    pub async fn get_pod_logs(
-        &self,
-        id: &CloudId,
-        pod: &str,
-        uid: &str,
-        max_lines: u32,
-        now: WallTime,
-    ) -> Result<Answer<Vec<String>>, ApiError> {
-        let segments = ["api", "v1", "jobs", id.as_str(), "pods", pod, "logs"];
-        let mut query = pairs(&[("MaxLines", max_lines.to_string())]);
-        if !uid.is_empty() {
-            query.extend(pairs(&[("PodUid", uid.to_owned())]));
-        }
-        let answer = self.call("GetPodLogs", Method::Get, &segments, query, now).await?;
-        lines("GetPodLogs", "Logs", &answer)
+    /// The place that is asked.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
     }
 
     async fn keys(&self, action: &'static str, now: WallTime) -> Result<Credentials, ApiError> {
@@ -323,31 +307,92 @@ impl Dlc {
         held.map(|held| held.keys).map_err(|source| ApiError::Credentials { action, source })
     }
 
+    /// Sends `ask` and reads the answer, all of which is kept.
+    pub(super) async fn whole<T>(
+        &self,
+        ask: Ask<'_>,
+        reader: Reader<T>,
+        now: WallTime,
+    ) -> Result<Answer<Whole<T>>, ApiError> {
+        let action = ask.action;
+        let answer = self.call(ask, now).await?;
+        let whole = Whole::decode(action, &answer.body, reader)
+            .map_err(|source| ApiError::Wire { source, date: answer.told.date })?;
+        Ok(Answer::new(whole, &answer.told))
+    }
+
+    /// The same where the answer is that the call on job `id` was taken.
+    pub(super) async fn acknowledged(
+        &self,
+        ask: Ask<'_>,
+        id: &CloudId,
+        now: WallTime,
+    ) -> Result<Answer<Whole<Acknowledged>>, ApiError> {
+        let what = ask.action;
+        let answer = self.whole(ask, wire::acknowledged, now).await?;
+        match &answer.value.read.id {
+            Some(other) if other != id => {
+                let found = format!("{other}, but {id} was asked for");
+                let source = WireError::Field { what, field: "JobId", found };
+                Err(ApiError::Wire { source, date: answer.date })
+            }
+            Some(_) | None => Ok(answer),
+        }
+    }
+
     async fn call(
         &self,
-        action: &'static str,
-        method: Method,
-        segments: &[&str],
-        query: Vec<(String, String)>,
+        ask: Ask<'_>,
         now: WallTime,
     ) -> Result<crate::openapi::client::Answer, ApiError> {
-        let keys = self.keys(action, now).await?;
-        self.send(action, method, segments, query, &keys, now).await
+        let keys = self.keys(ask.action, now).await?;
+        self.send(ask, &keys, now).await
     }
 
     async fn send(
         &self,
-        action: &'static str,
-        method: Method,
-        segments: &[&str],
-        query: Vec<(String, String)>,
+        ask: Ask<'_>,
         keys: &Credentials,
         now: WallTime,
     ) -> Result<crate::openapi::client::Answer, ApiError> {
+        let Ask { product, action, method, segments, query, body } = ask;
         let stamp = Stamp::new(now).map_err(|source| ApiError::Nonce { action, source })?;
         let path = path(segments);
-        let request = Request { action, method, path, query, body: None, headers: Vec::new() };
-        Ok(self.client.send(Lane::Pooled, &request, keys, &stamp).await?)
+        let request = Request { action, method, path, query, body, headers: Vec::new() };
+        let client = match product {
+            Product::Dlc => &self.client,
+            Product::PaiStudio => &self.prices,
+            Product::AiWorkSpace => &self.datasets,
+        };
+        Ok(client.send(Lane::Pooled, &request, keys, &stamp).await?)
+    }
+}
+
+/// One call, before keys and stamp.
+#[derive(Debug)]
+pub(super) struct Ask<'a> {
+    pub(super) product: Product,
+    pub(super) action: &'static str,
+    pub(super) method: Method,
+    /// The path, by its plain segments.
+    pub(super) segments: &'a [&'a str],
+    pub(super) query: Pairs,
+    /// JSON text.
+    pub(super) body: Option<Vec<u8>>,
+}
+
+/// A query, as plain names and values.
+pub(super) type Pairs = Vec<(String, String)>;
+
+impl<'a> Ask<'a> {
+    /// A look at something of DLC.
+    pub(super) fn get(action: &'static str, segments: &'a [&'a str], query: Pairs) -> Self {
+        Self { product: Product::Dlc, action, method: Method::Get, segments, query, body: None }
+    }
+
+    /// An act on something of DLC.
+    pub(super) fn post(action: &'static str, segments: &'a [&'a str]) -> Self {
+        Self { method: Method::Post, ..Self::get(action, segments, Vec::new()) }
     }
 }
 
@@ -400,20 +445,6 @@ fn is_passing(code: &str) -> bool {
 
 fn not_sent(why: String) -> Answer<SendOutcome> {
     Answer::new(SendOutcome::NotSent { why }, &Told::default())
-}
-
-fn pairs(list: &[(&str, String)]) -> Vec<(String, String)> {
-    list.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
-}
-
-fn lines(
-    what: &'static str,
-    name: &'static str,
-    answer: &crate::openapi::client::Answer,
-) -> Result<Answer<Vec<String>>, ApiError> {
-    let lines = wire::lines(what, name, &answer.body)
-        .map_err(|source| ApiError::Wire { source, date: answer.told.date })?;
-    Ok(Answer::new(lines, &answer.told))
 }
 
 #[cfg(test)]

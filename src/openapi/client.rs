@@ -125,12 +125,9 @@ pub struct Client {
 impl Client {
     /// A client for `config.endpoint`.
     pub fn new(config: &ClientConfig) -> Result<Self, ClientError> {
-        let base = endpoint(&config.endpoint, config.plain_http)
+        let base = bare_url(&config.endpoint, config.plain_http)
             .map_err(|rule| ClientError::Endpoint { endpoint: config.endpoint.clone(), rule })?;
-        let host = match (base.host_str(), base.port()) {
-            (Some(host), Some(port)) => format!("{host}:{port}"),
-            (host, _) => host.unwrap_or_default().to_owned(),
-        };
+        let host = host_header(&base);
         super::tls::choose_provider();
         let secure = base.scheme() == "https";
         let build = |builder: reqwest::ClientBuilder| builder.build().map_err(ClientError::Start);
@@ -142,6 +139,17 @@ impl Client {
             pooled: build(builder(secure, &config.limits))?,
             alone: build(builder(secure, &config.limits).http1_only().pool_max_idle_per_host(0))?,
         })
+    }
+
+    /// A client of another product of the gateway, on the same connections and limits. Its scheme
+    /// has to be the same too: what is ready for TLS was settled when this client was made.
+    pub fn beside(&self, endpoint: &str, version: &'static str) -> Result<Self, ClientError> {
+        let bad = |rule| ClientError::Endpoint { endpoint: endpoint.to_owned(), rule };
+        let base = bare_url(endpoint, PlainHttp::Anywhere).map_err(bad)?;
+        if base.scheme() != self.base.scheme() {
+            return Err(bad("must have the scheme of the target's own endpoint"));
+        }
+        Ok(Self { host: host_header(&base), base, version, ..self.clone() })
     }
 
     /// Signs `request` with `keys` and `stamp`, sends it once, and reads the answer.
@@ -265,7 +273,15 @@ pub fn mask<'a>(text: &str, secrets: impl IntoIterator<Item = Option<&'a Secret>
         .fold(text.to_owned(), |text, secret| text.replace(secret, "***"))
 }
 
-fn endpoint(text: &str, plain: PlainHttp) -> Result<reqwest::Url, &'static str> {
+/// What `Host` says: the port stands in it if the URL has one.
+fn host_header(base: &reqwest::Url) -> String {
+    match (base.host_str(), base.port()) {
+        (Some(host), Some(port)) => format!("{host}:{port}"),
+        (host, _) => host.unwrap_or_default().to_owned(),
+    }
+}
+
+fn bare_url(text: &str, plain: PlainHttp) -> Result<reqwest::Url, &'static str> {
     let url = reqwest::Url::parse(text).map_err(|_| "not a URL such as https://host")?;
     let host = url.host_str().ok_or("has no host")?;
     match url.scheme() {
@@ -329,7 +345,7 @@ mod tests {
 
     #[test]
     fn endpoints_are_bare_and_plain_http_is_for_this_machine() {
-        let ok = |text| endpoint(text, PlainHttp::Loopback).is_ok();
+        let ok = |text| bare_url(text, PlainHttp::Loopback).is_ok();
         assert!(ok("https://pai-dlc.cn-hangzhou.aliyuncs.com"));
         for text in
             ["http://127.0.0.1:9", "http://[::1]:9", "http://localhost", "http://127.9.9.9/"]
@@ -349,7 +365,7 @@ mod tests {
         ] {
             assert!(!ok(text), "{text}");
         }
-        assert!(endpoint("http://10.0.0.1", PlainHttp::Anywhere).is_ok());
+        assert!(bare_url("http://10.0.0.1", PlainHttp::Anywhere).is_ok());
     }
 
     #[test]

@@ -32,7 +32,7 @@ struct HeadLine {
     spotkeeper_backup: Head,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 struct RecordLine {
     key: Text,
     value: Text,
@@ -44,16 +44,17 @@ struct End {
     fingerprint: String,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 struct EndLine {
     end: End,
 }
 
+/// A line behind the head: a record or the end. Not an untagged enum: these cannot read numbers.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Line {
-    Record(RecordLine),
-    End(EndLine),
+struct Line {
+    key: Option<Text>,
+    value: Option<Text>,
+    end: Option<End>,
 }
 
 /// Bytes, readable where they can be.
@@ -175,8 +176,9 @@ pub(super) fn read(
     let (mut fingerprint, mut records) = (Fingerprint::default(), 0);
     loop {
         let text = next_line(&mut reader)?;
-        match serde_json::from_slice(&text).map_err(damaged)? {
-            Line::Record(RecordLine { key, value }) => {
+        let Line { key, value, end } = serde_json::from_slice(&text).map_err(damaged)?;
+        match (key, value, end) {
+            (Some(key), Some(value), None) => {
                 let (Some(key), Some(value)) = (key.bytes(), value.bytes()) else {
                     return Err(damaged("a record is not hex"));
                 };
@@ -184,12 +186,13 @@ pub(super) fn read(
                 fingerprint.toggle(&key, &value);
                 visit(key, value).map_err(Unusable::Stopped)?;
             }
-            Line::End(EndLine { end }) => {
+            (None, None, Some(end)) => {
                 if end.records != records || end.fingerprint != fingerprint.text() {
                     return Err(damaged("its records are not those that were written"));
                 }
                 return Ok((head, fingerprint));
             }
+            _ => return Err(damaged("a line is neither a record nor the end")),
         }
     }
 }

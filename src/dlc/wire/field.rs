@@ -1,6 +1,7 @@
 //! Reading one field of an answer without trusting its type.
 
 use super::WireError;
+use crate::model::money::Money;
 use crate::model::time::WallTime;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -44,6 +45,41 @@ pub(super) fn as_number(value: &Value) -> Option<u64> {
 /// The number in a field.
 pub(super) fn number(value: &Value, name: &str) -> Option<u64> {
     as_number(get(value, name)?)
+}
+
+/// A finite number of any kind, written as a number or as text.
+pub(super) fn as_float(value: &Value) -> Option<f64> {
+    let number: f64 = as_text(value)?.trim().parse().ok()?;
+    number.is_finite().then_some(number)
+}
+
+/// A decimal that is not negative, in millionths; more places are rounded.
+pub(super) fn fraction(value: &Value, name: &str) -> Option<Money> {
+    let value = get(value, name)?;
+    let exact = as_text(value).and_then(|text| Money::parse(text.trim()));
+    exact.or_else(|| Money::parse(&format!("{:.6}", as_float(value)?)))
+}
+
+/// A truth value, written as one or as text.
+pub(super) fn flag(value: &Value, name: &str) -> Option<bool> {
+    match get(value, name)? {
+        Value::Bool(flag) => Some(*flag),
+        Value::String(text) => text.trim().to_ascii_lowercase().parse().ok(),
+        Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The texts in a field, which may be a list or one text with commas.
+pub(super) fn texts(value: &Value, name: &str) -> Vec<String> {
+    match get(value, name) {
+        Some(Value::Array(items)) => items.iter().filter_map(as_text).collect(),
+        Some(Value::String(text)) => {
+            text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect()
+        }
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => {
+            Vec::new()
+        }
+    }
 }
 
 /// The list in a field; empty if there is none.

@@ -54,6 +54,19 @@ pub fn job(value: &Value, source: Source) -> Result<CloudJob, WireError> {
     })
 }
 
+/// The job in an answer of GetJob.
+pub fn whole_job(value: &Value) -> Result<CloudJob, WireError> {
+    job(value, Source::GetJob)
+}
+
+/// Every pod that a job had, those that were replaced (`HistoryPods`) behind the one that took
+/// their place. Old and new share a `PodId`: only the `PodUid` reaches the log of an old one.
+pub fn every_pod(job: &Value) -> Vec<Pod> {
+    let now = list(job, "Pods").iter();
+    let all = now.flat_map(|now| std::iter::once(now).chain(list(now, "HistoryPods")));
+    all.take(PODS_LIMIT).map(pod).collect()
+}
+
 fn pod(value: &Value) -> Pod {
     let or_empty = |name: &str| text(value, name).unwrap_or_default();
     Pod {

@@ -1,17 +1,27 @@
 //! The JSON of PAI-DLC: lenient reading, and our stamps on a body.
 //!
 //! Shared by the client and the emulator. What always holds: a missing, null, empty or wrongly
-//! typed field of an answer is "not there", never a guess and never a panic; only `JobId` and
-//! `Status` are needed, and an error names the one that lacks. Bodies are changed in the fields
+//! typed field of an answer is "not there", never a guess and never a panic; the few that are needed
+//! (of a job `JobId` and `Status`) are named by the error when they lack. Bodies are changed in the fields
 //! that carry our stamps and in no other. No IO, no clock, no randomness.
 
+mod answer;
+mod dataset;
+mod evidence;
 mod field;
 mod job;
+mod market;
 mod page;
 mod stamp;
 
-pub use job::{Source, job};
-pub use page::{Page, page};
+pub use answer::{Acknowledged, ROWS_LIMIT, Reader, Row, Whole, acknowledged, request_id};
+pub use dataset::{Dataset, Version, dataset};
+pub use evidence::{
+    PodMetrics, Point, SanityCheck, job_events, job_metrics, pod_events, pod_logs, sanity_checks,
+};
+pub use job::{Source, every_pod, job, whole_job};
+pub use market::{EcsSpec, EcsSpecs, SpotPrice, SpotPrices, SpotStock, ecs_specs, spot_prices};
+pub use page::{Page, page, whole_page};
 pub use stamp::{
     DISPLAY_NAME_LIMIT, Submission, TAG, add_secret_envs, display_name, parse_display_name,
     stamp_body,
@@ -84,19 +94,7 @@ pub fn lines(
     name: &'static str,
     body: &[u8],
 ) -> Result<Vec<String>, WireError> {
-    let value = object(what, body)?;
-    let mut lines: Vec<String> = match field::get(&value, name) {
-        Some(Value::String(text)) => text.lines().map(str::to_owned).collect(),
-        Some(Value::Array(items)) => items.iter().filter_map(field::as_text).collect(),
-        Some(Value::Null) | None => Vec::new(),
-        Some(other @ (Value::Bool(_) | Value::Number(_) | Value::Object(_))) => {
-            let found = field::kind(Some(other)).to_owned();
-            return Err(WireError::Field { what, field: name, found });
-        }
-    };
-    let surplus = lines.len().saturating_sub(LINES_LIMIT);
-    lines.drain(..surplus);
-    Ok(lines)
+    evidence::lines_of(what, name, &object(what, body)?)
 }
 
 #[cfg(test)]

@@ -25,6 +25,12 @@ pub fn page(body: &[u8]) -> Result<Page, WireError> {
     serde_json::from_slice(body).map_err(|_| WireError::NotObject { what: "ListJobs" })
 }
 
+/// The page in an answer that is kept whole.
+pub fn whole_page(value: &Value) -> Result<Page, WireError> {
+    let rows = field::list(value, "Jobs").iter().map(|row| job(row, Source::ListRow)).collect();
+    Ok(Page { rows, total: field::number(value, "TotalCount") })
+}
+
 impl<'de> Deserialize<'de> for Page {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_map(PageVisitor)

@@ -1,6 +1,7 @@
 //! What a right file becomes: every field of the body, every number, and no secret.
 
 use super::{JOB, daemon, read, short};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use spotkeeper::config::diagnostic::Source;
 use spotkeeper::config::job::{Rules, read_job};
@@ -73,7 +74,9 @@ fn invented() -> Value {
 fn every_field_of_the_body_survives_key_for_key() {
     let body = invented();
     assert_eq!(serde_json::to_string(&body).expect("JSON").matches("Invented_").count(), 30);
-    let toml = toml::to_string(&json!({ "target": "hz", "submit": body })).expect("TOML");
+    // A JSON number keeps its text in a way that only JSON's own serializer understands.
+    let table = toml::Value::deserialize(json!({ "target": "hz", "submit": body })).expect("TOML");
+    let toml = toml::to_string(&table).expect("TOML");
     let file = read(&toml);
     assert_eq!(short(&file.diagnostics), Vec::<String>::new());
     let from_toml = Value::Object(file.spec.expect("a spec").body);
@@ -92,9 +95,20 @@ fn every_field_of_the_body_survives_key_for_key() {
 #[test]
 fn numbers_survive_as_written() {
     let text =
-        JOB.replace("PodCount = 2", "PodCount = 2\nA = 0.4\nB = 0.011\nC = 1.0\nD = 0x10\nE = 1e3");
+        JOB.replace("PodCount = 2", "PodCount = 2\nA = 0.4\nB = 0.011\nC = 1.0\nD = 0x10\nE = 1e3\nF = 0.50\nG = 1e-5\nH = +0.00001\nI = 1_0.5_0\nJ = 12345678901234567890");
     let body = Value::Object(read(&text).spec.expect("a spec").body).to_string();
-    for part in ["\"A\":0.4,", "\"B\":0.011,", "\"C\":1.0,", "\"D\":16,", "\"E\":1000.0,"] {
+    for part in [
+        "\"A\":0.4,",
+        "\"B\":0.011,",
+        "\"C\":1.0,",
+        "\"D\":16,",
+        "\"E\":1e+3,",
+        "\"F\":0.50,",
+        "\"G\":1e-5,",
+        "\"H\":0.00001,",
+        "\"I\":10.50,",
+        "\"J\":12345678901234567890,",
+    ] {
         assert!(body.contains(part), "{part} in {body}");
     }
     let bid =
