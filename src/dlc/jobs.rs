@@ -5,7 +5,7 @@
 
 use super::client::{Answer, ApiError, Ask, Dlc, Pairs};
 use super::query::Query;
-use super::wire::{self, Acknowledged, Page, Whole};
+use super::wire::{self, Acknowledged, Page, Whole, WireError};
 use crate::model::cloud::{CloudJob, Status};
 use crate::model::ids::CloudId;
 use crate::model::time::WallTime;
@@ -240,7 +240,8 @@ impl JobUpdate {
 }
 
 impl Dlc {
-    /// One job, with every field as it came. `id` is what a person wrote, and may be no id at all.
+    /// One job, with every field as it came. `id` is what a person wrote: perhaps no id at all, which
+    /// the server then says.
     pub async fn show_job(
         &self,
         id: &str,
@@ -253,7 +254,14 @@ impl Dlc {
         };
         let query = Query::default().maybe("NeedDetail", need).pairs();
         let segments = ["api", "v1", "jobs", id];
-        self.whole(Ask::get("GetJob", &segments, query), wire::whole_job, now).await
+        let answer = self.whole(Ask::get("GetJob", &segments, query), wire::whole_job, now).await?;
+        let found = answer.value.read.id.as_str();
+        if found == id {
+            return Ok(answer);
+        }
+        let found = format!("{found}, but {id} was asked for");
+        let source = WireError::Field { what: "GetJob", field: "JobId", found };
+        Err(ApiError::Wire { source, date: answer.date })
     }
 
     /// One page of a list.

@@ -18,16 +18,16 @@ use std::time::Duration;
 
 const DATE: &str = "2026-11-30T08:10:18Z";
 
-struct World {
-    dlc: Dlc,
+pub(crate) struct World {
+    pub(crate) dlc: Dlc,
     keys: tempfile::NamedTempFile,
 }
 
-fn world(url: &str) -> World {
+pub(crate) fn world(url: &str) -> World {
     world_with(url, Limits::default())
 }
 
-fn place(url: &str) -> (Place, tempfile::NamedTempFile) {
+pub(crate) fn place(url: &str) -> (Place, tempfile::NamedTempFile) {
     // Made with mode 0600.
     let mut keys = tempfile::NamedTempFile::new().expect("a file");
     keys.write_all(
@@ -53,7 +53,7 @@ fn world_with(url: &str, limits: Limits) -> World {
     World { dlc, keys }
 }
 
-fn now() -> WallTime {
+pub(crate) fn now() -> WallTime {
     WallTime::parse(DATE).expect("a time")
 }
 
@@ -62,7 +62,7 @@ fn body() -> Map<String, Value> {
     body.as_object().expect("an object").clone()
 }
 
-fn id() -> CloudId {
+pub(crate) fn id() -> CloudId {
     CloudId::new("dlc1").expect("an id")
 }
 

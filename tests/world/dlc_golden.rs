@@ -19,11 +19,11 @@ const RECORDINGS: usize = 53;
 /// Headers that the SDK words in its own way; the client is given them. All others it must build.
 const GIVEN: [&str; 3] = ["host", "user-agent", "x-acs-credentials-provider"];
 
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/dlc-golden")
 }
 
-fn json_files(folder: &Path) -> Vec<(String, Value)> {
+pub(crate) fn json_files(folder: &Path) -> Vec<(String, Value)> {
     let mut found: Vec<_> = std::fs::read_dir(folder)
         .expect("a folder")
         .map(|entry| entry.expect("an entry").path())
@@ -39,7 +39,7 @@ fn json_files(folder: &Path) -> Vec<(String, Value)> {
 }
 
 /// Pairs of a query, decoded as a server does it: `+` is a space.
-fn decoded(query: &str) -> Vec<(String, String)> {
+pub(crate) fn decoded(query: &str) -> Vec<(String, String)> {
     let decode = |text: &str| {
         let mut out = Vec::new();
         let mut bytes = text.bytes();
@@ -68,23 +68,23 @@ fn decoded(query: &str) -> Vec<(String, String)> {
     pairs
 }
 
-struct Recording<'a> {
-    name: &'a str,
-    value: &'a Value,
+pub(crate) struct Recording<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) value: &'a Value,
 }
 
 impl Recording<'_> {
-    fn text(&self, field: &str) -> &str {
+    pub(crate) fn text(&self, field: &str) -> &str {
         self.value[field].as_str().expect("a text")
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let headers = self.value["headers"].as_array()?;
         let named = |h: &&Value| h[0].as_str().is_some_and(|n| n.eq_ignore_ascii_case(name));
         headers.iter().find(named)?[1].as_str()
     }
 
-    fn path_and_query(&self) -> (&str, &str) {
+    pub(crate) fn path_and_query(&self) -> (&str, &str) {
         self.text("path").split_once('?').unwrap_or((self.text("path"), ""))
     }
 
