@@ -7,6 +7,7 @@ use super::client::{Answer, ApiError, Ask, Dlc, Pairs};
 use super::query::Query;
 use super::wire::{self, PodMetrics, Row, SanityCheck, Whole};
 use crate::model::ids::CloudId;
+use crate::model::secret::Secret;
 use crate::model::time::WallTime;
 
 /// Events asked for in one call: the API's own default.
@@ -79,7 +80,7 @@ pub struct MetricQuery {
     /// `TimeStep`, e.g. `5m`.
     pub step: Option<String>,
     /// `Token`, of a shared page.
-    pub token: Option<String>,
+    pub token: Option<Secret>,
 }
 
 /// Which checks of the machines.
@@ -91,7 +92,7 @@ pub struct SanityQuery {
     /// `AllNodeCommCheck`.
     pub phase: Option<String>,
     /// `Token`, of a shared page.
-    pub token: Option<String>,
+    pub token: Option<Secret>,
 }
 
 impl Dlc {
@@ -170,7 +171,7 @@ impl Dlc {
             .maybe("MetricType", Some(&query.metric))
             .maybe("StartTime", query.start.as_ref())
             .maybe("TimeStep", query.step.as_ref())
-            .maybe("Token", query.token.as_ref())
+            .maybe("Token", query.token.as_ref().map(Secret::expose))
             .pairs();
         let segments = ["api", "v1", "jobs", id.as_str(), "metrics"];
         self.whole(Ask::get("GetJobMetrics", &segments, pairs), wire::job_metrics, now).await
@@ -186,7 +187,7 @@ impl Dlc {
         let pairs = Query::default()
             .maybe("SanityCheckNumber", Some(&query.number))
             .maybe("SanityCheckPhase", query.phase.as_ref())
-            .maybe("Token", query.token.as_ref())
+            .maybe("Token", query.token.as_ref().map(Secret::expose))
             .pairs();
         let segments = ["api", "v1", "jobs", id.as_str(), "sanitycheckresult"];
         let ask = Ask::get("GetJobSanityCheckResult", &segments, pairs);

@@ -19,9 +19,11 @@ const COMPARED: u64 = 8;
 /// How one call's answers are read: of a value, what is wrong with its rows; of a text, the text that
 /// is written again.
 struct Call {
-    of_value: Box<dyn Fn(&Value) -> Result<Vec<WireError>, WireError> + Sync>,
-    of_text: Box<dyn Fn(&[u8]) -> Result<String, WireError> + Sync>,
+    of_value: Box<Reads<Value, Vec<WireError>>>,
+    of_text: Box<Reads<[u8], String>>,
 }
+
+type Reads<From, To> = dyn Fn(&From) -> Result<To, WireError> + Sync;
 
 impl Call {
     fn new<T: 'static>(
@@ -446,7 +448,7 @@ fn a_hundred_thousand_mutations_cause_no_panic() {
             };
             let Ok(again) = found else { continue };
             read += 1;
-            if read % COMPARED == 0 {
+            if read.is_multiple_of(COMPARED) {
                 let value = |text: &[u8]| serde_json::from_slice::<Value>(text).expect("JSON");
                 let was = value(&text);
                 let _pods = wire::every_pod(&was);

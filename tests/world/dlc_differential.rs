@@ -178,7 +178,7 @@ impl Given {
             start: self.time("StartTime"),
             end: self.time("EndTime"),
             step: self.text("TimeStep"),
-            token: self.text("Token"),
+            token: self.text("Token").map(Secret::new),
         }
     }
 
@@ -186,7 +186,7 @@ impl Given {
         SanityQuery {
             number: self.read("SanityCheckNumber").expect("a number"),
             phase: self.text("SanityCheckPhase"),
-            token: self.text("Token"),
+            token: self.text("Token").map(Secret::new),
         }
     }
 

@@ -213,7 +213,7 @@ fn recorded_lists_and_lines_decode() {
         assert!(!row.as_ref().expect("a row").whole);
     }
     assert_eq!(wire::page(&body("list_jobs.empty")).expect("a page").total, Some(0));
-    assert_eq!(wire::lines("GetPodLogs", "Logs", &body("get_pod_logs")).expect("a log").len(), 2);
-    let events = wire::lines("GetJobEvents", "Events", &body("get_job_events")).expect("events");
-    assert_eq!(events.len(), 4);
+    let value = |name: &str| serde_json::from_slice(&body(name)).expect("JSON");
+    assert_eq!(wire::pod_logs(&value("get_pod_logs")).expect("a log").len(), 2);
+    assert_eq!(wire::job_events(&value("get_job_events")).expect("events").len(), 4);
 }

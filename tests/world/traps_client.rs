@@ -246,7 +246,7 @@ fn trap_18_nothing_deletes_a_job_by_itself() {
             // The client has the call, the stand-in answers it; whoever else asks for it must be a person.
             if path.is_dir() && !text.ends_with("src/dlc") && !text.ends_with("src/emulator") {
                 look(&path, found);
-            } else if text.ends_with(".rs") {
+            } else if path.extension().is_some_and(|e| e == "rs") {
                 let source = std::fs::read_to_string(&path).expect("UTF-8");
                 if source.contains("delete_job") || source.contains("DeleteJob") {
                     found.push(text);

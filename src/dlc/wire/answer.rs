@@ -7,17 +7,25 @@
 use super::{WireError, field, object};
 use crate::model::ids::CloudId;
 use serde_json::Value;
+use std::fmt;
 
 /// Rows of one answer that are read; the rest stays in [`Whole::body`].
-pub const ROWS_LIMIT: usize = 100_000;
+pub(super) const ROWS_LIMIT: usize = 100_000;
 
-/// One answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One answer. Its `Debug` shows what was read alone: a job comes with environment values that may be
+/// secrets.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Whole<T> {
     /// What this program reads out of it.
     pub read: T,
     /// All of it.
     pub body: Value,
+}
+
+impl<T: fmt::Debug> fmt::Debug for Whole<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Whole").field("read", &self.read).finish_non_exhaustive()
+    }
 }
 
 impl<T> Whole<T> {

@@ -1,9 +1,12 @@
 //! What DLC says about how a job went: lines of events and logs, metrics, machine checks.
 
 use super::answer::{Row, rows};
-use super::{LINES_LIMIT, WireError, field};
+use super::{WireError, field};
 use crate::model::time::WallTime;
 use serde_json::Value;
+
+/// Lines of events or of a log that one answer may bring.
+pub const LINES_LIMIT: usize = 100_000;
 
 /// `Events` of GetJobEvents, line by line. Free text: an event line begins with a local time
 /// without a zone, and nothing is read out of it here.
@@ -22,7 +25,7 @@ pub fn pod_logs(value: &Value) -> Result<Vec<String>, WireError> {
 }
 
 /// The lines in `name`, a list of texts or one text; at most [`LINES_LIMIT`], the newest.
-pub(super) fn lines_of(
+fn lines_of(
     what: &'static str,
     name: &'static str,
     value: &Value,
@@ -102,4 +105,39 @@ pub fn sanity_checks(value: &Value) -> Result<Vec<Row<SanityCheck>>, WireError> 
             finished: field::time(row, "FinishedAt"),
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn lines_take_what_is_there() {
+        let read = |value: Value| pod_logs(&value);
+        let both = Ok(vec!["a".to_owned(), "b".to_owned()]);
+        assert_eq!(read(json!({"Logs": ["a", null, "b"]})), both);
+        assert_eq!(read(json!({"Logs": "a\nb"})), both);
+        assert_eq!(read(json!({})), Ok(Vec::new()));
+        assert!(read(json!({"Logs": 7})).is_err());
+        let many = vec!["x"; LINES_LIMIT + 1];
+        assert_eq!(read(json!({"Logs": many})).map(|lines| lines.len()), Ok(LINES_LIMIT));
+    }
+
+    #[test]
+    fn series_keep_points_of_which_half_is_known() {
+        let body = json!({"PodMetrics": [
+            {"PodId": "p", "Metrics": [
+                {"Time": 1_768_228_581_000_u64, "Value": 12.5},
+                {"Time": "1768228581000", "Value": "1e2"}, {"Value": null}, 7]},
+            {"Metrics": []},
+        ]});
+        let rows = job_metrics(&body).expect("series");
+        let points = &rows[0].as_ref().expect("a pod").points;
+        let at = Some(WallTime(1_768_228_581_000));
+        let point = |at, value| Point { at, value };
+        let nothing = point(None, None);
+        assert_eq!(points[..], [point(at, Some(12.5)), point(at, Some(100.0)), nothing, nothing]);
+        assert!(rows[1].as_ref().expect_err("no pod").to_string().contains("PodId"));
+    }
 }

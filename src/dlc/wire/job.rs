@@ -260,6 +260,15 @@ mod tests {
     }
 
     #[test]
+    fn replaced_pods_stand_behind_the_one_in_their_place() {
+        let old = json!([{"PodId": "p", "PodUid": "1"}, {"PodId": "p", "PodUid": "2"}]);
+        let body =
+            json!({"Pods": [{"PodId": "p", "PodUid": "3", "HistoryPods": old}, {"PodUid": "4"}]});
+        let uids: Vec<_> = every_pod(&body).into_iter().map(|pod| pod.uid).collect();
+        assert_eq!(uids, ["3", "1", "2", "4"]);
+    }
+
+    #[test]
     fn a_long_message_is_read_whole_and_kept_cut() {
         let message = json!({"overview": "é".repeat(4000),
                              "content": [{"pods": {"W": [0]}, "reason": "9"}]});

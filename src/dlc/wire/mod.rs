@@ -14,10 +14,11 @@ mod market;
 mod page;
 mod stamp;
 
-pub use answer::{Acknowledged, ROWS_LIMIT, Reader, Row, Whole, acknowledged, request_id};
+pub use answer::{Acknowledged, Reader, Row, Whole, acknowledged, request_id};
 pub use dataset::{Dataset, Version, dataset};
 pub use evidence::{
-    PodMetrics, Point, SanityCheck, job_events, job_metrics, pod_events, pod_logs, sanity_checks,
+    LINES_LIMIT, PodMetrics, Point, SanityCheck, job_events, job_metrics, pod_events, pod_logs,
+    sanity_checks,
 };
 pub use job::{Source, every_pod, job, whole_job};
 pub use market::{EcsSpec, EcsSpecs, SpotPrice, SpotPrices, SpotStock, ecs_specs, spot_prices};
@@ -29,9 +30,6 @@ pub use stamp::{
 
 use crate::model::error::Class;
 use serde_json::Value;
-
-/// Lines of events or of a log that one answer may bring.
-pub const LINES_LIMIT: usize = 100_000;
 
 /// What is wrong with a JSON text of the API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -88,27 +86,9 @@ pub fn job_id(what: &'static str, value: &Value) -> Result<crate::model::ids::Cl
     })
 }
 
-/// `Events` or `Logs` of an answer, line by line; at most [`LINES_LIMIT`], the newest.
-pub fn lines(
-    what: &'static str,
-    name: &'static str,
-    body: &[u8],
-) -> Result<Vec<String>, WireError> {
-    evidence::lines_of(what, name, &object(what, body)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_take_what_is_there() {
-        let read = |body: &str| lines("GetPodLogs", "Logs", body.as_bytes());
-        assert_eq!(read(r#"{"Logs":["a",null,"b"]}"#), Ok(vec!["a".into(), "b".into()]));
-        assert_eq!(read(r#"{"Logs":"a\nb"}"#), Ok(vec!["a".into(), "b".into()]));
-        assert_eq!(read("{}"), Ok(Vec::new()));
-        assert!(read(r#"{"Logs":7}"#).is_err());
-    }
 
     #[test]
     fn a_job_id_that_is_none_is_named() {
