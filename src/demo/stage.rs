@@ -12,6 +12,8 @@ use crate::model::error::Class;
 use crate::model::ids::Owner;
 use crate::model::money::Money;
 use crate::model::resume_text::quoted;
+use serde::Deserialize as _;
+use serde::ser::Error as _;
 use serde_json::json;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -323,7 +325,11 @@ fn text(path: &Path) -> Result<&str, StageError> {
 }
 
 fn toml(what: &'static str, value: &serde_json::Value) -> Result<String, StageError> {
-    toml::to_string_pretty(value).map_err(|source| StageError::Write(what, source))
+    // A JSON number goes to another format by way of that format's own values.
+    toml::Value::deserialize(value)
+        .map_err(toml::ser::Error::custom)
+        .and_then(|table| toml::to_string_pretty(&table))
+        .map_err(|source| StageError::Write(what, source))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), StageError> {
