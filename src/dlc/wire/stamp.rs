@@ -147,7 +147,7 @@ fn spot_spec(bid: Bid) -> Value {
 /// The amount as a JSON number that prints as the amount does.
 fn number(amount: Money) -> Value {
     let text = amount.to_string();
-    // The shortest text of the nearest f64 is the decimal text itself at this many digits.
+    // A JSON number keeps the text that it was read from.
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
 
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn prices_reach_the_body_as_written_on_every_spec() {
         let body = || json!({"JobSpecs": [{"Type": "Master"}, {"Type": "Worker", "SpotSpec": 1}]});
-        for text in ["0.4", "0.011", "0.1", "0.9", "1", "0.123456", "34.74", "0.3"] {
+        for text in ["0.4", "0.011", "0.1", "0.9", "1", "0.123456", "34.74", "0.3", "0.00001"] {
             let money = Money::parse(text).expect("a price");
             let discount = stamped(body(), Some(Bid::Discount(money))).to_string();
             let want =
