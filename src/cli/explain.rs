@@ -28,6 +28,8 @@ pages! {
     "E040" "E041" "E043" "E044" "E045" "E050" "E051" "E052" "E053" "E054"
     "E055" "E056" "E060" "E061" "E070" "E071" "E072" "E080" "E081" "E101"
     "E102" "E103" "E104" "E105" "E106" "E107" "E108" "E109" "E110" "E111"
+    "E120" "E121" "E122" "E123" "E124" "E125" "E126" "E127" "E128" "E129"
+    "E130" "E131" "E132" "E133" "E134" "E135" "E136"
 }
 
 /// The page of a code, written as `E021`, `e21` or `21`.
@@ -70,7 +72,9 @@ mod tests {
         files.sort();
         let pages: Vec<&str> = PAGES.iter().map(|(code, _)| *code).collect();
         assert_eq!(pages, files);
-        for code in crate::api::wire::codes::ALL.iter().chain(crate::config::codes::ALL) {
+        let calls = crate::openapi::kind::TABLE.iter().map(|row| &row.page);
+        let others = crate::api::wire::codes::ALL.iter().chain(crate::config::codes::ALL);
+        for code in others.chain(calls) {
             let (_, text) = page(&code.to_string()).unwrap_or_else(|| panic!("{code}: no page"));
             assert!(text.starts_with(&format!("# {code}: ")), "{code}");
             assert!(text.contains("## What to do"), "{code}");

@@ -10,7 +10,6 @@ use super::list::{Gathered, ListFilter, ListPass, More, PAGE_SIZE, PAGES_LIMIT};
 use super::products::Product;
 use super::wire::{self, Acknowledged, Reader, Source, Whole, WireError};
 use crate::model::cloud::{CloudJob, SendOutcome};
-use crate::model::error::Class;
 use crate::model::ids::{CloudId, Owner};
 use crate::model::secret::Secret;
 use crate::model::spec::Place;
@@ -18,6 +17,7 @@ use crate::model::time::WallTime;
 use crate::openapi::client::{Client, ClientConfig, ClientError, Lane, Limits, PlainHttp, mask};
 use crate::openapi::credentials::{Credentials, CredentialsError, Keychain};
 use crate::openapi::error::{CallError, Told, whole};
+use crate::openapi::kind::Kind;
 use crate::openapi::request::{Method, Request, Stamp, path};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -56,6 +56,18 @@ impl<T> Answer<T> {
     }
 }
 
+/// How DLC took a StopJob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// It is going to stop the job.
+    Asked,
+    /// `BadRequest`, its answer for a job that has ended: look again.
+    NothingToStop {
+        /// Its words.
+        why: String,
+    },
+}
+
 /// Why a call brought nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
@@ -92,16 +104,6 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// What the caller should do about it.
-    pub fn class(&self) -> Class {
-        match self {
-            Self::Credentials { source, .. } => source.class(),
-            Self::Nonce { .. } => Class::Retry,
-            Self::Call(error) => error.class(),
-            Self::Wire { source, .. } => source.class(),
-        }
-    }
-
     /// The server's `Date`, if it answered.
     pub fn date(&self) -> Option<WallTime> {
         match self {
@@ -257,19 +259,48 @@ impl Dlc {
         filter: &ListFilter,
         now: WallTime,
     ) -> Result<Answer<ListPass>, ApiError> {
+        self.list_jobs_in_turn(filter, || std::future::ready((now, ()))).await.0
+    }
+
+    /// The same; `turn` is waited for before each page, and gives the time that is signed and what
+    /// is held until the page is there. What was held for the last page comes back with the pass.
+    pub async fn list_jobs_in_turn<T, F>(
+        &self,
+        filter: &ListFilter,
+        turn: impl Fn() -> F,
+    ) -> (Result<Answer<ListPass>, ApiError>, T)
+    where
+        F: Future<Output = (WallTime, T)>,
+    {
+        let mut held = turn().await;
+        let pass = self.pages(filter, turn, &mut held).await;
+        (pass, held.1)
+    }
+
+    async fn pages<T, F>(
+        &self,
+        filter: &ListFilter,
+        turn: impl Fn() -> F,
+        held: &mut (WallTime, T),
+    ) -> Result<Answer<ListPass>, ApiError>
+    where
+        F: Future<Output = (WallTime, T)>,
+    {
+        let now = held.0;
         let keys = self.keys("ListJobs", now).await?;
         let mut pass = Gathered::default();
         let mut told = Told::default();
         for number in 1..=PAGES_LIMIT {
             let query = self.list_query(filter, number);
             let ask = Ask::get("ListJobs", &["api", "v1", "jobs"], query);
-            let answer = self.send(ask, &keys, now).await?;
+            let answer = self.send(ask, &keys, held.0).await?;
             let page = wire::page(&answer.body)
                 .map_err(|source| ApiError::Wire { source, date: answer.told.date })?;
             told = answer.told;
-            if pass.take(page) == More::No {
+            if pass.take(page) == More::No || number == PAGES_LIMIT {
                 break;
             }
+            *held = turn().await;
         }
         let caller = crate::openapi::signature::sha256_hex(keys.key_id.expose().as_bytes());
         Ok(Answer::new(pass.finish(caller), &told))
@@ -289,12 +320,22 @@ impl Dlc {
         query.pairs(&self.place.workspace)
     }
 
-    /// Asks DLC to stop a job. Having asked is not an end.
-    pub async fn stop_job(&self, id: &CloudId, now: WallTime) -> Result<Answer<()>, ApiError> {
+    /// Asks DLC to stop a job. Having asked is not an end, and neither is being told that there is
+    /// nothing to stop.
+    pub async fn stop_job(&self, id: &CloudId, now: WallTime) -> Result<Answer<Stop>, ApiError> {
         let segments = ["api", "v1", "jobs", id.as_str(), "stop"];
         let ask = Ask::post("StopJob", &segments);
-        let answer = self.acknowledged(ask, id, now).await?;
-        Ok(Answer { value: (), date: answer.date, retry_after: answer.retry_after })
+        match self.acknowledged(ask, id, now).await {
+            Ok(answer) => Ok(Answer {
+                value: Stop::Asked,
+                date: answer.date,
+                retry_after: answer.retry_after,
+            }),
+            Err(ApiError::Call(CallError::Refused(no))) if no.code.starts_with("BadRequest") => {
+                Ok(Answer::new(Stop::NothingToStop { why: no.to_string() }, &no.told))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The place that is asked.
@@ -410,37 +451,13 @@ fn outcome(error: &CallError, secrets: &BTreeMap<String, Secret>) -> SendOutcome
         }
         CallError::Refused(refusal) | CallError::Throttled(refusal) => SendOutcome::Refused {
             code: refusal.code.clone(),
-            message: safe(&refusal.message),
-            passing: is_passing(&refusal.code),
+            message: safe(&refusal.message) + &super::fault::missing_in_words(error),
+            passing: Kind::of_code(&refusal.code).is_passing(),
         },
         CallError::Broken { .. } | CallError::Unclear(_) => {
             SendOutcome::Unknown { why: safe(&whole(error)) }
         }
     }
-}
-
-/// Beginnings of codes that no second try mends: parameters, permissions, keys.
-const LASTING: [&str; 10] = [
-    "Invalid",
-    "Missing",
-    "Forbidden",
-    "NoPermission",
-    "Unauthorized",
-    "SignatureDoesNotMatch",
-    "IncompleteSignature",
-    "BadRequest",
-    "NotFound",
-    "Unsupported",
-];
-
-/// Codes that begin like lasting ones and are mended by the right time or fresh keys.
-const PASSING: [&str; 2] = ["InvalidTimeStamp", "InvalidSecurityToken"];
-
-/// Whether trying the same again can help. A code that is not known can mean want of stock, which
-/// passes: calling it lasting would hold a job for a person who has nothing to mend.
-fn is_passing(code: &str) -> bool {
-    let begins = |words: &[&str]| words.iter().any(|word| code.starts_with(word));
-    begins(&PASSING) || !begins(&LASTING)
 }
 
 fn not_sent(why: String) -> Answer<SendOutcome> {
@@ -454,10 +471,10 @@ mod tests {
     #[test]
     fn codes_are_sorted_into_passing_and_lasting() {
         for code in ["Throttling.User", "InvalidTimeStamp.Expired", "NoStock", "QuotaExceeded"] {
-            assert!(is_passing(code), "{code}");
+            assert!(Kind::of_code(code).is_passing(), "{code}");
         }
         for code in ["InvalidParameter.Image", "Forbidden.RAM", "InvalidAccessKeyId.NotFound"] {
-            assert!(!is_passing(code), "{code}");
+            assert!(!Kind::of_code(code).is_passing(), "{code}");
         }
     }
 }

@@ -8,6 +8,7 @@
 pub mod client;
 pub mod datasets;
 pub mod evidence;
+pub mod fault;
 pub mod jobs;
 pub mod launcher;
 pub mod list;

@@ -5,7 +5,7 @@
 //! reached the server. Neither follows redirects, asks a proxy, or repeats anything.
 
 use super::credentials::Credentials;
-use super::error::{CallError, MESSAGE_LIMIT, Refusal, Told, cut, parse, sort};
+use super::error::{CallError, MESSAGE_LIMIT, Parsed, Refusal, Told, cut, parse, sort};
 use super::request::{Method, Request, Stamp, signed_headers};
 use super::signature::canonical_query;
 use crate::model::error::Class;
@@ -242,8 +242,8 @@ pub(super) async fn exchange<'a>(
         if body.len() + chunk.len() > body_limit {
             let message = format!("an answer of more than {body_limit} bytes");
             let http = status.as_u16();
-            let code = String::new();
-            let refusal = Refusal { action, http, code, message, told };
+            let (code, missing) = (String::new(), None);
+            let refusal = Refusal { action, http, code, message, missing, told };
             return Err(CallError::Unclear(Box::new(refusal)));
         }
         body.extend_from_slice(&chunk);
@@ -251,7 +251,7 @@ pub(super) async fn exchange<'a>(
     if status.is_success() {
         return Ok(Answer { http: status.as_u16(), told, body });
     }
-    let (code, message, request_id) = parse(&body);
+    let Parsed { code, message, request_id, missing } = parse(&body);
     told.request_id = told.request_id.or(request_id);
     let message = if code.is_empty() {
         format!("a body of {} bytes without a code", body.len())
@@ -259,7 +259,7 @@ pub(super) async fn exchange<'a>(
         mask(&message, hidden)
     };
     let message = cut(&message, MESSAGE_LIMIT).to_owned();
-    Err(sort(Refusal { action, http: status.as_u16(), code, message, told }))
+    Err(sort(Refusal { action, http: status.as_u16(), code, message, missing, told }))
 }
 
 /// `text` with every one of `secrets` covered. The gateway quotes signed headers, tokens included,

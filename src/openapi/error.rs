@@ -3,9 +3,8 @@
 //! What always holds: [`CallError::NotSent`] and [`CallError::Unsendable`] mean that no byte of the
 //! request left this machine; [`CallError::Refused`] and [`CallError::Throttled`] that the gateway
 //! or the product said no in a code of its own; all else leaves open whether it was carried out.
-//! No text here shows a URL, a header or a key.
+//! No text here shows a URL, a header or a key. What a code means for the caller: [`super::kind`].
 
-use crate::model::error::Class;
 use crate::model::time::WallTime;
 use std::time::Duration;
 
@@ -34,6 +33,8 @@ pub struct Refusal {
     pub code: String,
     /// The API's message, or what the body was instead; at most [`MESSAGE_LIMIT`] bytes.
     pub message: String,
+    /// The RAM action that the caller lacks, where the answer names it.
+    pub missing: Option<String>,
     /// The answer's headers.
     pub told: Told,
 }
@@ -95,23 +96,6 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// What the caller should do about it.
-    pub fn class(&self) -> Class {
-        match self {
-            Self::Unsendable { .. } => Class::Bug,
-            Self::Throttled(_) => Class::Wait,
-            Self::Unclear(r) if matches!(r.http, 429 | 503) => Class::Wait,
-            Self::NotSent { .. } | Self::Broken { .. } | Self::Unclear(_) => Class::Retry,
-            // A fresh signature at the corrected time mends these.
-            Self::Refused(r)
-                if r.code == "SignatureNonceUsed" || r.code.starts_with("InvalidTimeStamp") =>
-            {
-                Class::Retry
-            }
-            Self::Refused(_) => Class::Operator,
-        }
-    }
-
     /// The answer behind the error, if there was one.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
@@ -167,16 +151,34 @@ pub(super) fn sort(refusal: Refusal) -> CallError {
     }
 }
 
-/// Code, message and request id of an error body, in either spelling; all empty if it has none.
-pub(super) fn parse(body: &[u8]) -> (String, String, Option<String>) {
+/// What an error body says, in either spelling; all empty if it says nothing.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Parsed {
+    pub(super) code: String,
+    pub(super) message: String,
+    pub(super) request_id: Option<String>,
+    /// `AuthAction` of `AccessDeniedDetail`.
+    pub(super) missing: Option<String>,
+}
+
+/// Reads an error body.
+pub(super) fn parse(body: &[u8]) -> Parsed {
     let Ok(serde_json::Value::Object(map)) = serde_json::from_slice(body) else {
-        return Default::default();
+        return Parsed::default();
     };
     let text = |names: &[&str]| {
         names.iter().find_map(|n| map.get(*n)?.as_str()).unwrap_or_default().trim().to_owned()
     };
-    let id = text(&["RequestId", "requestId", "RequestID"]);
-    (text(&["Code", "code"]), text(&["Message", "message"]), Some(id).filter(|id| !id.is_empty()))
+    let some =
+        |text: &str| Some(cut(text.trim(), MESSAGE_LIMIT).to_owned()).filter(|t| !t.is_empty());
+    let denied = ["AccessDeniedDetail", "accessDeniedDetail"].iter().find_map(|n| map.get(*n));
+    let missing = denied.and_then(|d| ["AuthAction", "authAction"].iter().find_map(|n| d.get(*n)));
+    Parsed {
+        code: text(&["Code", "code"]),
+        message: text(&["Message", "message"]),
+        request_id: some(&text(&["RequestId", "requestId", "RequestID"])),
+        missing: missing.and_then(|action| some(action.as_str()?)),
+    }
 }
 
 /// `text` cut to `limit` bytes, at the end of a letter.
@@ -189,9 +191,9 @@ mod tests {
     use super::*;
 
     fn sorted(http: u16, body: &str) -> &'static str {
-        let (code, message, request_id) = parse(body.as_bytes());
+        let Parsed { code, message, request_id, missing } = parse(body.as_bytes());
         let told = Told { request_id, ..Told::default() };
-        match sort(Refusal { action: "CreateJob", http, code, message, told }) {
+        match sort(Refusal { action: "CreateJob", http, code, message, missing, told }) {
             CallError::Refused(_) => "refused",
             CallError::Throttled(_) => "throttled",
             CallError::Unclear(_) => "unclear",
@@ -229,7 +231,20 @@ mod tests {
         let upper = parse(br#"{"Code":"A","Message":"b","RequestId":"r"}"#);
         let lower = parse(br#"{"code":"A","message":"b","requestId":"r"}"#);
         assert_eq!(upper, lower);
-        assert_eq!(upper, ("A".into(), "b".into(), Some("r".into())));
+        let (code, message, missing) = ("A".into(), "b".into(), None);
+        assert_eq!(upper, Parsed { code, message, request_id: Some("r".into()), missing });
+    }
+
+    #[test]
+    fn the_missing_action_is_read_from_a_denial() {
+        let missing = |body: &str| parse(body.as_bytes()).missing;
+        let denied = r#"{"Code":"Forbidden.RAM","AccessDeniedDetail":{"AuthAction":"pai:GetJob"}}"#;
+        assert_eq!(missing(denied).as_deref(), Some("pai:GetJob"));
+        for odd in
+            ["null", "7", r#""x""#, "[]", "{}", r#"{"AuthAction":7}"#, r#"{"AuthAction":""}"#]
+        {
+            assert_eq!(missing(&format!(r#"{{"AccessDeniedDetail":{odd}}}"#)), None, "{odd}");
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@
 pub mod client;
 pub mod credentials;
 pub mod error;
+pub mod kind;
+pub mod pace;
 pub mod request;
 pub mod signature;
 pub mod tls;

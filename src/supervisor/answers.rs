@@ -391,7 +391,9 @@ impl Driver {
                 last_sweep_s: state
                     .and_then(|s| s.last_pass)
                     .map(|at| now.boot.since(at).as_secs()),
-                fault: state.and_then(|s| s.other_writer.clone().or_else(|| s.fault.clone())),
+                fault: state
+                    .and_then(|s| s.other_writer.clone())
+                    .or_else(|| self.effects.outages.at(&target.place)),
             }
         });
         DaemonView {

@@ -3,21 +3,25 @@
 use super::body;
 use super::book::Book;
 use super::driver::chain;
+use super::outages::{Fault, Outages};
 use super::sweep::{Lookback, Sweeper};
+use super::turns::{CREATE_JOB, GET_POD_LOGS, STOP_JOB, Turn, Turns};
 use super::work::{Known, Message};
 use crate::core::identity::SEND_WITHIN;
 use crate::core::job::{Attempt, EndedAttempt, Job};
 use crate::core::step::{Effect, Input};
 use crate::core::verdict::LogEnd;
-use crate::dlc::client::Dlc;
+use crate::dlc::client::{Answer, ApiError, Dlc, Stop};
 use crate::dlc::launcher::parse_end_line;
 use crate::model::checkpoint::Look;
 use crate::model::cloud::{Pod, SendOutcome};
+use crate::model::error::Class;
 use crate::model::ids::{AttemptNo, CloudId, JobKey, Owner};
 use crate::model::spec::{JobSpec, Place};
 use crate::model::time::{BootTime, Now};
 use crate::openapi::client::PlainHttp;
 use crate::openapi::credentials::Keychain;
+use crate::openapi::kind::Kind;
 use crate::service::clock::Clock;
 use crate::service::crash;
 use futures_util::FutureExt as _;
@@ -30,12 +34,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
-/// CreateJobs under way at one time.
-const CREATES_LIMIT: usize = 8;
 /// Looks into buckets under way at one time.
 const LOOKS_LIMIT: usize = 8;
-/// Other calls under way at one time.
-const CALLS_LIMIT: usize = 8;
 /// Pods of an ended attempt whose logs are read.
 const LOG_PODS_LIMIT: usize = 64;
 /// Lines asked for of one pod's log.
@@ -59,9 +59,9 @@ pub(super) struct Effects {
     keychain: Keychain,
     interval: Duration,
     driver: mpsc::Sender<Message>,
-    creates: Arc<Semaphore>,
     looks: Arc<Semaphore>,
-    calls: Arc<Semaphore>,
+    pub(super) turns: Turns,
+    pub(super) outages: Outages,
     bells: Arc<Mutex<BTreeMap<Place, Arc<Notify>>>>,
     clients: Arc<Mutex<BTreeMap<Place, Dlc>>>,
     sweeping: watch::Sender<bool>,
@@ -78,6 +78,7 @@ impl Effects {
         interval: Duration,
         driver: mpsc::Sender<Message>,
     ) -> Self {
+        let turns = Turns::new(clock.clone());
         Self {
             clock,
             owner,
@@ -85,9 +86,9 @@ impl Effects {
             keychain,
             interval,
             driver,
-            creates: Arc::new(Semaphore::new(CREATES_LIMIT)),
             looks: Arc::new(Semaphore::new(LOOKS_LIMIT)),
-            calls: Arc::new(Semaphore::new(CALLS_LIMIT)),
+            turns,
+            outages: Outages::default(),
             bells: Arc::default(),
             clients: Arc::default(),
             sweeping: watch::Sender::new(true),
@@ -236,11 +237,14 @@ impl Effects {
             Ok(client) => client,
             Err(why) => return SendOutcome::NotSent { why },
         };
-        let _permit = self.creates.acquire().await;
+        // Waiting is not sending: all that makes a send safe is looked at, and the date is taken,
+        // after it.
+        let turn = self.turns.take(CREATE_JOB, &attempt.place).await;
         let now = self.clock.now();
         if now.boot.since(decided) > SEND_WITHIN {
             // Sent now, it could not be told from a copy later on.
-            let why = "this machine slept between the decision and the send".to_owned();
+            let why =
+                "its turn came too late: too many calls wait, or this machine slept".to_owned();
             return SendOutcome::NotSent { why };
         }
         if self.generation.load(Ordering::SeqCst) != generation {
@@ -250,6 +254,13 @@ impl Effects {
         crash::point("before send");
         let answer = client.create_job(&body, &secrets, now.wall).await;
         self.heard(answer.date);
+        let code = match &answer.value {
+            SendOutcome::Refused { code, .. } => code.as_str(),
+            SendOutcome::NotSent { .. }
+            | SendOutcome::Unknown { .. }
+            | SendOutcome::Accepted { .. } => "",
+        };
+        turn.heard(code, answer.retry_after);
         answer.value
     }
 
@@ -259,20 +270,45 @@ impl Effects {
         }
     }
 
-    async fn stop(self, key: JobKey, place: Place, id: CloudId) {
-        let _permit = self.calls.acquire().await;
-        let client = match self.client(&place) {
-            Ok(client) => client,
-            Err(why) => return tracing::warn!(job = %key, %id, %why, "cannot ask for the stop"),
-        };
-        match client.stop_job(&id, self.clock.now().wall).await {
-            Ok(_) => self.ring(&place),
-            // It is asked again after the next pass for as long as it is not seen stopping.
+    /// Takes from an answer what it says of the clock, of the pace, and of what does not work.
+    pub(super) fn learn<T>(&self, turn: &Turn, answer: &Result<Answer<T>, ApiError>) {
+        match answer {
+            Ok(answer) => {
+                self.heard(answer.date);
+                turn.heard("", answer.retry_after);
+                self.outages.end(turn.place(), turn.action());
+            }
             Err(error) => {
-                tracing::warn!(job = %key, %id, error = %chain(&error), "StopJob failed");
-                self.ring(&place);
+                self.heard(error.date());
+                turn.heard(error.code(), error.retry_after());
+                // What one job lacks is no fault of the place.
+                if !matches!(error.kind(), Kind::NotFound | Kind::Parameter) {
+                    self.outages.begin(turn.place(), turn.action(), Fault::from(error));
+                }
             }
         }
+    }
+
+    async fn stop(self, key: JobKey, place: Place, id: CloudId) {
+        let client = match self.client(&place) {
+            Ok(client) => client,
+            Err(why) => return self.outages.begin(&place, STOP_JOB.action, no_client(why)),
+        };
+        let turn = self.turns.take(STOP_JOB, &place).await;
+        let answer = client.stop_job(&id, turn.wall()).await;
+        self.learn(&turn, &answer);
+        // Whatever it said: only a look shows an end, and it is asked again after the next pass for
+        // as long as the job is not seen stopping.
+        match answer.map(|answer| answer.value) {
+            Ok(Stop::Asked) => {}
+            Ok(Stop::NothingToStop { why }) => {
+                tracing::info!(job = %key, %id, %why, "nothing to stop: looking again");
+            }
+            Err(error) => {
+                tracing::debug!(job = %key, %id, error = %chain(&error), "StopJob failed");
+            }
+        }
+        self.ring(&place);
     }
 
     async fn look_for(self, key: JobKey, number: u64, spec: Arc<JobSpec>, place: Option<Place>) {
@@ -299,14 +335,15 @@ impl Effects {
     }
 
     async fn read_logs(self, key: JobKey, ended: EndedAttempt, pods: Vec<Pod>) {
-        let _permit = self.calls.acquire().await;
         let (Some(id), Ok(client)) = (ended.id.clone(), self.client(&ended.attempt.place)) else {
             return;
         };
         let mut ends = Vec::new();
         for pod in pods.iter().take(LOG_PODS_LIMIT) {
-            let now = self.clock.now().wall;
+            let turn = self.turns.take(GET_POD_LOGS, &ended.attempt.place).await;
+            let now = turn.wall();
             let lines = client.get_pod_logs(&id, &pod.id, &pod.uid, LOG_LINES, now).await;
+            self.learn(&turn, &lines);
             ends.push(match lines {
                 Ok(answer) => log_end(&answer.value, ended.attempt.no),
                 Err(_) => LogEnd::Silent,
@@ -316,6 +353,11 @@ impl Effects {
         ends.resize(pods.len(), LogEnd::Silent);
         self.tell(key, Input::Logs { ended: Box::new(ended), pods: ends }).await;
     }
+}
+
+/// There is no client of a place: its endpoint cannot be used, or TLS cannot start.
+pub(super) fn no_client(why: String) -> Fault {
+    Fault::words(Class::Operator, why)
 }
 
 /// What a log says about the end of its pod. As many lines as were asked for may be cut, and an

@@ -17,6 +17,9 @@
 //! pass was compared with the store; with a new store also after what an earlier one may have
 //! sent can no longer be accepted.
 //!
+//! **Turns.** Every call of the API waits for its turn before it is signed ([`turns`]), so that all
+//! jobs together keep to the rates of an account.
+//!
 //! **Panics.** A step that panics parks its job with an alarm; the others go on.
 //!
 //! It must not: decide anything about a job (that is the core's), read a clock other than through
@@ -29,11 +32,13 @@ mod bucket;
 mod driver;
 mod effects;
 mod files;
+mod outages;
 mod passes;
 mod place;
 mod run;
 mod stored;
 mod sweep;
+mod turns;
 mod work;
 
 pub use run::{RunError, Settings, Supervisor};

@@ -21,18 +21,12 @@ const HOMELESS_LIMIT: usize = 10_000;
 impl Driver {
     /// Turns a pass into inputs: what was seen first, then that the pass is through.
     pub(super) fn take_pass(&mut self, swept: Swept) {
-        let Swept { pass, jobs, owner_seen, fault } = swept;
+        let Swept { pass, jobs, owner_seen } = swept;
         let acceptance = self.book.acceptance(&pass.place);
         let started = self.started_wall();
         let state = self.book.places.entry(pass.place.clone()).or_default();
         if owner_seen {
             state.note_owner_seen();
-        }
-        if let Some(fault) = fault {
-            if state.fault.is_none() {
-                tracing::warn!(place = %pass.place.endpoint, %fault, "a pass over ListJobs is not complete");
-            }
-            state.fault = Some(fault);
         }
         for cloud in jobs {
             let Some(mark) = mark_of(&cloud, &self.book.owner) else { continue };

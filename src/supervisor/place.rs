@@ -25,8 +25,6 @@ pub(super) struct PlaceState {
     pub(super) other_writer: Option<String>,
     /// Whose our jobs are.
     pub(super) own_user: Option<String>,
-    /// The last fault of a pass.
-    pub(super) fault: Option<String>,
 }
 
 impl PlaceState {
@@ -35,7 +33,6 @@ impl PlaceState {
         if !pass.complete {
             return false;
         }
-        self.fault = None;
         let first = self.last_pass.is_none();
         if !pass.same_caller {
             self.late_passes = 0;

@@ -1,13 +1,16 @@
 //! One pass over ListJobs after the other at one place, with GetJob only for what changed.
 
 use super::driver::chain;
-use super::effects::Effects;
+use super::effects::{Effects, no_client};
+use super::outages::Fault;
+use super::turns::{GET_JOB, LIST_JOBS};
 use super::work::{Known, Message, Swept};
 use crate::core::identity::mark_of;
 use crate::core::step::Pass;
 use crate::dlc::client::Dlc;
 use crate::dlc::list::ListFilter;
 use crate::model::cloud::CloudJob;
+use crate::model::error::Class;
 use crate::model::ids::Owner;
 use crate::model::spec::Place;
 use crate::model::time::{Now, WallTime};
@@ -24,6 +27,8 @@ const FIRST_LOOKBACK: Duration = Duration::from_secs(30 * 24 * 3600);
 const SLACK: Duration = Duration::from_secs(3600);
 /// Passes are never closer than this, however often the bell rings.
 const SHORTEST_GAP: Duration = Duration::from_millis(200);
+/// What does not work while a list comes, but does not prove that it is whole.
+const WHOLE_LIST: &str = "ListJobs, whole";
 /// GetJobs of one pass under way at one time.
 const DETAILS_LIMIT: usize = 8;
 
@@ -67,11 +72,12 @@ impl Sweeper {
             let (place, started) = (self.place.clone(), self.effects.clock.now().boot);
             // A place that is not looked at any more would hold its jobs for ever.
             let swept = AssertUnwindSafe(self.sweep()).catch_unwind().await;
-            let swept = swept.unwrap_or_else(|_| Swept {
-                pass: Pass { place, started, complete: false, same_caller: true, server: None },
-                jobs: Vec::new(),
-                owner_seen: false,
-                fault: Some("the pass panicked".to_owned()),
+            let swept = swept.unwrap_or_else(|_| {
+                let fault = Fault::words(Class::Bug, "the pass panicked; see the log".to_owned());
+                self.effects.outages.begin(&place, LIST_JOBS.action, fault);
+                let pass =
+                    Pass { place, started, complete: false, same_caller: true, server: None };
+                Swept { pass, jobs: Vec::new(), owner_seen: false }
             });
             if swept.pass.complete {
                 self.lookback.first_done = true;
@@ -101,33 +107,38 @@ impl Sweeper {
             },
             jobs: Vec::new(),
             owner_seen: false,
-            fault: None,
         };
         let client = match self.effects.client(&self.place) {
             Ok(client) => client,
             Err(why) => {
-                swept.fault = Some(why);
+                self.effects.outages.begin(&self.place, LIST_JOBS.action, no_client(why));
                 return swept;
             }
         };
         let filter =
             ListFilter { display_name: None, start: self.lookback.start(now, known.oldest) };
-        match client.list_jobs(&filter, now.wall).await {
-            Err(error) => {
-                if let Some(date) = error.date() {
-                    self.effects.clock.heard(date);
-                }
-                swept.fault = Some(chain(&error));
-            }
+        let in_turn = || async {
+            let turn = self.effects.turns.take(LIST_JOBS, &self.place).await;
+            (turn.wall(), turn)
+        };
+        let (answer, turn) = client.list_jobs_in_turn(&filter, in_turn).await;
+        self.effects.learn(&turn, &answer);
+        match answer {
+            // What is wrong is on record; the next pass tries again.
+            Err(_) => {}
             Ok(answer) => {
-                if let Some(date) = answer.date {
-                    self.effects.clock.heard(date);
-                }
                 swept.pass.server = answer.date;
                 swept.pass.complete = answer.value.complete();
                 let before = self.caller.replace(answer.value.caller.clone());
                 swept.pass.same_caller = before.is_none_or(|b| b == answer.value.caller);
-                swept.fault = answer.value.gap;
+                let outages = &self.effects.outages;
+                match answer.value.gap {
+                    None => outages.end(&self.place, WHOLE_LIST),
+                    Some(gap) => {
+                        let why = format!("a pass over ListJobs is not complete: {gap}");
+                        outages.begin(&self.place, WHOLE_LIST, Fault::words(Class::Retry, why));
+                    }
+                }
                 let ours = answer.value.jobs.into_iter();
                 let ours: Vec<_> = ours.filter(|job| mark_of(job, &self.owner).is_some()).collect();
                 swept.owner_seen = !ours.is_empty();
@@ -145,7 +156,10 @@ impl Sweeper {
         }
         futures_util::stream::iter(rows)
             .map(|row| async move {
-                match client.get_job(&row.id, self.effects.clock.now().wall).await {
+                let turn = self.effects.turns.take(GET_JOB, &self.place).await;
+                let answer = client.get_job(&row.id, turn.wall()).await;
+                self.effects.learn(&turn, &answer);
+                match answer {
                     Ok(answer) => answer.value,
                     Err(error) => {
                         tracing::debug!(id = %row.id, error = %chain(&error), "GetJob failed");

@@ -34,8 +34,6 @@ pub(super) struct Swept {
     pub(super) jobs: Vec<CloudJob>,
     /// Whether any job of our owner was there at all.
     pub(super) owner_seen: bool,
-    /// Why the pass is not complete.
-    pub(super) fault: Option<String>,
 }
 
 /// One piece of work, in the order of arrival.

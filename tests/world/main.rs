@@ -9,6 +9,7 @@
 )]
 
 mod api;
+mod call_errors;
 mod checkpoints;
 mod cli_output;
 mod config;

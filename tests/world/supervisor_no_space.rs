@@ -29,7 +29,7 @@ enum Full {
     Engine,
 }
 
-fn write_files(folder: &Path, url: &str) {
+pub(crate) fn write_files(folder: &Path, url: &str) {
     let keys = folder.join("keys.toml");
     std::fs::write(&keys, "access_key_id = \"id\"\naccess_key_secret = \"secret\"\n")
         .expect("written");
@@ -63,13 +63,13 @@ EcsSpec = "ecs.gn7e-c16g1.4xlarge"
     std::fs::write(folder.join("jobs.d/train.toml"), job).expect("written");
 }
 
-async fn rows(door: &Handle) -> Vec<JobRow> {
+pub(crate) async fn rows(door: &Handle) -> Vec<JobRow> {
     let (reply, answer) = oneshot::channel();
     door.send(Request::Jobs(reply)).await.expect("the driver is there");
     answer.await.expect("an answer")
 }
 
-async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     for _ in 0..1_500 {
         if is_so().await {
             return;

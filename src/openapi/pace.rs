@@ -1,0 +1,555 @@
+//! Whose turn it is to call: a rate for each API of an account, shared fairly.
+//!
+//! One [`Pace`] is for one account. A turn takes a token of its API's bucket and one of the
+//! account's, and a place among the calls under way; who has none of them waits in line.
+//!
+//! - **Order of service**: [`Rank`], stop first, evidence last. Every [`OLDEST_EVERY`]-th turn goes
+//!   to whoever has waited longest instead, so that nobody waits for ever.
+//! - **Shares**: within an API the target that was served longest ago is next, so that one target
+//!   with a thousand calls never keeps another of the same account waiting.
+//! - **Throttled**: the rate of that API is halved and its bucket emptied; `Throttling.User`, which
+//!   speaks of the account, does the same to the account's. Calls that were under way at the last
+//!   halving do not halve it again. The rate grows back evenly, within [`RECOVERY`].
+//! - **Retry-after** closes the API (with `Throttling.User` the account) for as long as the server
+//!   asked.
+//!
+//! What always holds: in any span of t seconds an API gets at most burst + rate · t turns. Nothing
+//! here reads a clock, waits, or knows a product.
+//!
+//! Alibaba publishes no rates for PAI-DLC, only that they count per account. The rates of [`Rank`]
+//! are chosen well below what its products usually grant (tens of calls a second for each API).
+
+use super::kind::Kind;
+use crate::model::time::BootTime;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Turns of an account, all APIs together.
+pub const ACCOUNT_RATE: Rate = Rate { per_second: 30, burst: 60 };
+/// Time in which a rate grows from nothing to full.
+pub const RECOVERY: Duration = Duration::from_mins(10);
+/// A halved rate never goes below this part of the full one.
+pub const FLOOR_PART: u64 = 64;
+/// One turn in so many goes to the one that has waited longest.
+pub const OLDEST_EVERY: u64 = 8;
+/// Calls of one API that may be under way for one target. A limit of each target, not of the API:
+/// one that does not answer must not hold the places of the others.
+pub const UNDER_WAY_LIMIT: usize = 8;
+/// Calls that may wait for their turn, of one account.
+pub const WAITING_LIMIT: usize = 100_000;
+
+/// What a call is for. The order is the order of service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// Ends what costs money.
+    Stop,
+    /// Starts work again.
+    Create,
+    /// Sees all jobs.
+    List,
+    /// Sees one job.
+    Get,
+    /// Explains what has ended: events, logs.
+    Evidence,
+}
+
+impl Rank {
+    /// How often an API of this rank may be called by one account.
+    pub fn rate(self) -> Rate {
+        match self {
+            Self::Get => Rate { per_second: 20, burst: 40 },
+            Self::Stop | Self::Create | Self::List | Self::Evidence => {
+                Rate { per_second: 5, burst: 20 }
+            }
+        }
+    }
+}
+
+/// How many turns a bucket gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Turns a second.
+    pub per_second: u64,
+    /// Turns at once after a pause.
+    pub burst: u64,
+}
+
+/// An API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Api {
+    /// What it is for.
+    pub rank: Rank,
+    /// Its name, such as `GetJob`.
+    pub action: &'static str,
+}
+
+/// A place in line. Later ones are larger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// The line is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{WAITING_LIMIT} calls of this account wait for their turn")]
+pub struct LineFull;
+
+/// One turn in a bucket. A rate of 1 a second gives a million of these in a millisecond.
+const TURN: u64 = 1_000_000_000;
+
+/// Tokens that come back with time, at a rate that falls at once and rises slowly.
+#[derive(Debug)]
+struct Bucket {
+    full: Rate,
+    /// Parts of a [`TURN`].
+    tokens: u64,
+    /// As of when `tokens` is.
+    at: BootTime,
+    /// Parts of a turn a millisecond, as of `cut_at`.
+    cut_to: u64,
+    /// When the rate was last cut.
+    cut_at: Option<BootTime>,
+    /// Nothing before this.
+    closed_until: BootTime,
+}
+
+impl Bucket {
+    fn new(full: Rate, now: BootTime) -> Self {
+        let rate = full.per_second.max(1).saturating_mul(TURN / 1000);
+        Self {
+            full,
+            tokens: full.burst.max(1) * TURN,
+            at: now,
+            cut_to: rate,
+            cut_at: None,
+            closed_until: BootTime(0),
+        }
+    }
+
+    fn full_rate(&self) -> u64 {
+        self.full.per_second.max(1).saturating_mul(TURN / 1000)
+    }
+
+    /// Parts of a turn a millisecond.
+    fn rate(&self, now: BootTime) -> u64 {
+        let Some(cut_at) = self.cut_at else { return self.full_rate() };
+        let quiet = now.since(cut_at).min(RECOVERY).as_millis();
+        let grown = u128::from(self.full_rate()) * quiet / RECOVERY.as_millis();
+        self.cut_to.saturating_add(u64::try_from(grown).unwrap_or(u64::MAX)).min(self.full_rate())
+    }
+
+    fn refill(&mut self, now: BootTime) {
+        let passed = u64::try_from(now.since(self.at).as_millis()).unwrap_or(u64::MAX);
+        // The rate at the beginning of the span is its lowest.
+        let more = self.rate(self.at).saturating_mul(passed);
+        self.tokens = self.tokens.saturating_add(more).min(self.full.burst.max(1) * TURN);
+        self.at = self.at.max(now);
+    }
+
+    fn has_turn(&self, now: BootTime) -> bool {
+        self.tokens >= TURN && now >= self.closed_until
+    }
+
+    /// When there is a turn, if nobody else takes one.
+    fn ready_at(&self) -> BootTime {
+        let lacks = TURN.saturating_sub(self.tokens).div_ceil(self.rate(self.at).max(1));
+        self.at.plus(Duration::from_millis(lacks)).max(self.closed_until)
+    }
+
+    /// Halves the rate for a call that had its turn at `granted`.
+    fn halve(&mut self, granted: BootTime, now: BootTime) {
+        self.refill(now);
+        self.tokens = 0;
+        if self.cut_at.is_some_and(|cut_at| granted <= cut_at) {
+            return;
+        }
+        self.cut_to = (self.rate(now) / 2).max(self.full_rate() / FLOOR_PART);
+        self.cut_at = Some(now);
+    }
+
+    fn close_for(&mut self, wait: Duration, now: BootTime) {
+        self.closed_until = self.closed_until.max(now.plus(wait));
+    }
+}
+
+/// The line before one API.
+#[derive(Debug)]
+struct Line<T> {
+    bucket: Bucket,
+    waiting: BTreeMap<T, VecDeque<Ticket>>,
+    /// Every target that was served. They are as many as the daemon has.
+    served: BTreeMap<T, Served>,
+}
+
+/// What a target had of an API.
+#[derive(Debug, Default)]
+struct Served {
+    /// The number of its last turn.
+    last: u64,
+    under_way: usize,
+}
+
+impl<T: Ord + Clone> Line<T> {
+    /// The first call of each target that waits and has room for another one under way.
+    fn ready(&self) -> impl Iterator<Item = (Ticket, &T)> {
+        self.waiting
+            .iter()
+            .filter(|(target, _)| self.has_room(target))
+            .filter_map(|(target, queue)| Some((*queue.front()?, target)))
+    }
+
+    fn has_room(&self, target: &T) -> bool {
+        self.served.get(target).is_none_or(|served| served.under_way < UNDER_WAY_LIMIT)
+    }
+
+    /// Of the targets that are ready, the one that was served longest ago.
+    fn next_target(&self) -> Option<&T> {
+        let last = |target: &T| self.served.get(target).map_or(0, |served| served.last);
+        self.ready().min_by_key(|(ticket, target)| (last(target), *ticket)).map(|(_, t)| t)
+    }
+
+    fn take(&mut self, target: &T, turn: u64) -> Option<Ticket> {
+        let queue = self.waiting.get_mut(target)?;
+        let ticket = queue.pop_front();
+        if queue.is_empty() {
+            self.waiting.remove(target);
+        }
+        let served = self.served.entry(target.clone()).or_default();
+        served.last = turn;
+        served.under_way += 1;
+        ticket
+    }
+}
+
+/// What an answer says about the pace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard<'a> {
+    /// The answer's code; empty for a good one.
+    pub code: &'a str,
+    /// How long the server wants to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+/// The pace of one account; `T` tells its targets apart.
+#[derive(Debug)]
+pub struct Pace<T> {
+    account: Bucket,
+    lines: BTreeMap<Api, Line<T>>,
+    waiting: usize,
+    tickets: u64,
+    turns: u64,
+}
+
+impl<T: Ord + Clone> Pace<T> {
+    /// A pace at the full rates.
+    pub fn new(now: BootTime) -> Self {
+        let account = Bucket::new(ACCOUNT_RATE, now);
+        Self { account, lines: BTreeMap::new(), waiting: 0, tickets: 0, turns: 0 }
+    }
+
+    fn line(&mut self, api: Api, now: BootTime) -> &mut Line<T> {
+        self.lines.entry(api).or_insert_with(|| Line {
+            bucket: Bucket::new(api.rank.rate(), now),
+            waiting: BTreeMap::new(),
+            served: BTreeMap::new(),
+        })
+    }
+
+    /// Stands in line for a call of `api` for `target`.
+    ///
+    /// # Errors
+    /// [`WAITING_LIMIT`] calls wait already.
+    pub fn ask(&mut self, api: Api, target: T, now: BootTime) -> Result<Ticket, LineFull> {
+        if self.waiting >= WAITING_LIMIT {
+            return Err(LineFull);
+        }
+        self.waiting += 1;
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.line(api, now).waiting.entry(target).or_default().push_back(ticket);
+        Ok(ticket)
+    }
+
+    /// Gives the next turn, if somebody waits for one that there is. Each has to be given back with
+    /// [`Pace::done`].
+    pub fn next(&mut self, now: BootTime) -> Option<Ticket> {
+        self.account.refill(now);
+        if !self.account.has_turn(now) {
+            return None;
+        }
+        for line in self.lines.values_mut() {
+            line.bucket.refill(now);
+        }
+        let turn = self.turns + 1;
+        let (api, target) = self.choose(turn, now)?;
+        let line = self.lines.get_mut(&api)?;
+        let ticket = line.take(&target, turn)?;
+        line.bucket.tokens -= TURN;
+        self.account.tokens -= TURN;
+        self.turns = turn;
+        self.waiting -= 1;
+        Some(ticket)
+    }
+
+    fn choose(&self, turn: u64, now: BootTime) -> Option<(Api, T)> {
+        let open = self.lines.iter().filter(|(_, line)| line.bucket.has_turn(now));
+        if turn.is_multiple_of(OLDEST_EVERY) {
+            let ready = open.flat_map(|(api, line)| line.ready().map(|first| (first, *api)));
+            let ((_, target), api) = ready.min_by_key(|((ticket, _), _)| *ticket)?;
+            return Some((api, target.clone()));
+        }
+        let mut ready = open.filter_map(|(api, line)| Some((*api, line.next_target()?.clone())));
+        ready.next()
+    }
+
+    /// When the next turn comes by time alone; `None` if nobody waits, or all who do wait for calls
+    /// that are under way.
+    pub fn ready_at(&self) -> Option<BootTime> {
+        let lines = self.lines.values().filter(|line| line.ready().next().is_some());
+        lines.map(|line| line.bucket.ready_at().max(self.account.ready_at())).min()
+    }
+
+    /// A call for `target` is no longer under way.
+    pub fn done(&mut self, api: Api, target: &T) {
+        let served = self.lines.get_mut(&api).and_then(|line| line.served.get_mut(target));
+        if let Some(served) = served {
+            served.under_way = served.under_way.saturating_sub(1);
+        }
+    }
+
+    /// What was answered to a call of `api` that had its turn at `granted`.
+    pub fn heard(&mut self, api: Api, granted: BootTime, heard: Heard<'_>, now: BootTime) {
+        let throttled = Kind::of_code(heard.code) == Kind::Throttled;
+        if throttled {
+            self.line(api, now).bucket.halve(granted, now);
+        }
+        if let Some(wait) = heard.retry_after {
+            self.line(api, now).bucket.close_for(wait, now);
+        }
+        if heard.code.starts_with("Throttling.User") {
+            self.account.halve(granted, now);
+            self.account.close_for(heard.retry_after.unwrap_or_default(), now);
+        }
+    }
+
+    /// Turns a second that `api` has now, in thousandths.
+    pub fn rate_of(&mut self, api: Api, now: BootTime) -> u64 {
+        self.line(api, now).bucket.rate(now) / 1_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STOP: Api = Api { rank: Rank::Stop, action: "StopJob" };
+    const CREATE: Api = Api { rank: Rank::Create, action: "CreateJob" };
+    const LIST: Api = Api { rank: Rank::List, action: "ListJobs" };
+    const GET: Api = Api { rank: Rank::Get, action: "GetJob" };
+    const LOGS: Api = Api { rank: Rank::Evidence, action: "GetPodLogs" };
+    const ALL: [Api; 5] = [STOP, CREATE, LIST, GET, LOGS];
+    const START: BootTime = BootTime(1_000);
+
+    type Line = BTreeMap<Ticket, (Api, &'static str)>;
+
+    /// All that may be called at `now`, in order, and done at once.
+    fn served(
+        pace: &mut Pace<&'static str>,
+        line: &mut Line,
+        now: BootTime,
+    ) -> Vec<(Api, &'static str)> {
+        let mut served = Vec::new();
+        while let Some(ticket) = pace.next(now) {
+            let (api, target) = line.remove(&ticket).expect("a ticket that was given, once");
+            pace.done(api, &target);
+            served.push((api, target));
+        }
+        served
+    }
+
+    fn ask(pace: &mut Pace<&'static str>, line: &mut Line, api: Api, target: &'static str, n: u64) {
+        for _ in 0..n {
+            let ticket = pace.ask(api, target, START).expect("room");
+            line.insert(ticket, (api, target));
+        }
+    }
+
+    /// A small generator: the same numbers on every machine.
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, n: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % n
+        }
+    }
+
+    #[test]
+    fn in_no_span_are_there_more_turns_than_burst_and_rate_and_everybody_gets_one() {
+        for seed in 1..=60 {
+            let mut dice = Dice(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
+            let mut pace = Pace::new(START);
+            let (mut line, mut now) = (Line::new(), START);
+            let mut turns: Vec<(BootTime, Api)> = Vec::new();
+            for _ in 0..400 {
+                now = now.plus(Duration::from_millis(dice.below(300)));
+                let api = ALL[usize::try_from(dice.below(5)).expect("small")];
+                let target = ["a", "b", "c"][usize::try_from(dice.below(3)).expect("small")];
+                let ticket = pace.ask(api, target, now).expect("room");
+                line.insert(ticket, (api, target));
+                if dice.below(20) == 0 {
+                    let code = ["Throttling", "Throttling.User", "Throttling.Api"];
+                    let code = code[usize::try_from(dice.below(3)).expect("small")];
+                    let retry_after = Some(Duration::from_millis(dice.below(900)));
+                    pace.heard(api, now, Heard { code, retry_after }, now);
+                }
+                turns.extend(served(&mut pace, &mut line, now).iter().map(|(api, _)| (now, *api)));
+            }
+            // Left alone, everybody is served: the time that is named brings the next turn.
+            while let Some(at) = pace.ready_at() {
+                assert!(at > now, "seed {seed}: a turn that was there was not given");
+                now = at;
+                let some = served(&mut pace, &mut line, now);
+                turns.extend(some.iter().map(|(api, _)| (now, *api)));
+            }
+            assert!(line.is_empty(), "seed {seed}: {line:?}");
+            for api in ALL {
+                let of: Vec<_> = turns.iter().filter(|(_, a)| *a == api).map(|(t, _)| *t).collect();
+                let rate = api.rank.rate();
+                for (n, from) in of.iter().enumerate() {
+                    for (m, to) in of.iter().enumerate().skip(n) {
+                        let ms = u64::try_from(to.since(*from).as_millis()).expect("small");
+                        let most = rate.burst * 1000 + rate.per_second * ms;
+                        let got = u64::try_from(m - n + 1).expect("small") * 1000;
+                        assert!(got <= most, "seed {seed}: {api:?}: {got} of {most} in {ms} ms");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_is_kept_and_evidence_does_not_wait_for_ever() {
+        let mut pace = Pace::new(START);
+        let mut line = Line::new();
+        for api in [LOGS, GET, LIST, CREATE, STOP] {
+            ask(&mut pace, &mut line, api, "a", 5);
+        }
+        let order = served(&mut pace, &mut line, START);
+        let ranks: Vec<Rank> = order.iter().map(|(api, _)| api.rank).collect();
+        for (n, rank) in ranks.iter().enumerate() {
+            let best = *ranks[n..].iter().min().expect("one");
+            // The 8th, the 16th and the 24th are for who came first: evidence.
+            let wanted = if (n + 1) % 8 == 0 { Rank::Evidence } else { best };
+            assert_eq!(*rank, wanted, "turn {}: {ranks:?}", n + 1);
+        }
+        // More urgent calls than the account may make, without end.
+        let mut now = START;
+        ask(&mut pace, &mut line, LOGS, "a", 1);
+        for round in 0.. {
+            for api in [STOP, CREATE, LIST, GET, GET, GET, GET] {
+                ask(&mut pace, &mut line, api, "a", 5);
+            }
+            now = now.plus(Duration::from_secs(1));
+            if served(&mut pace, &mut line, now).iter().any(|(api, _)| *api == LOGS) {
+                break;
+            }
+            assert!(round < 100, "evidence starves");
+        }
+    }
+
+    #[test]
+    fn no_target_waits_for_the_thousand_calls_of_another() {
+        let mut pace = Pace::new(START);
+        let mut line = Line::new();
+        ask(&mut pace, &mut line, LIST, "loud", 1_000);
+        let mut now = START;
+        served(&mut pace, &mut line, now);
+        ask(&mut pace, &mut line, LIST, "quiet", 20);
+        let mut seen = Vec::new();
+        for _ in 0..10 {
+            now = now.plus(Duration::from_secs(1));
+            seen.extend(served(&mut pace, &mut line, now));
+        }
+        let quiet = seen.iter().filter(|(_, target)| *target == "quiet").count();
+        assert!((18..=20).contains(&quiet), "{quiet} of {} turns", seen.len());
+        // One that asks again each time it was served does not take more than its half either.
+        let mut sequential = 0;
+        for _ in 0..50 {
+            if line.values().all(|(_, target)| *target != "quiet") {
+                ask(&mut pace, &mut line, LIST, "quiet", 1);
+            }
+            now = now.plus(Duration::from_millis(200));
+            let some = served(&mut pace, &mut line, now);
+            sequential += some.iter().filter(|(_, target)| *target == "quiet").count();
+        }
+        assert!((15..=30).contains(&sequential), "{sequential} of 50");
+    }
+
+    #[test]
+    fn a_target_that_does_not_answer_holds_only_its_own_places() {
+        let mut pace = Pace::new(START);
+        for _ in 0..20 {
+            pace.ask(GET, "dead", START).expect("room");
+        }
+        let under_way = std::iter::from_fn(|| pace.next(START)).count();
+        assert_eq!((under_way, pace.ready_at()), (UNDER_WAY_LIMIT, None));
+        let other = pace.ask(GET, "alive", START).expect("room");
+        assert_eq!(pace.next(START), Some(other));
+        pace.done(GET, &"dead");
+        assert!(pace.next(START).is_some() && pace.next(START).is_none());
+    }
+
+    #[test]
+    fn throttling_halves_once_for_all_under_way_and_quiet_heals_it() {
+        let mut pace: Pace<&str> = Pace::new(START);
+        let full = LIST.rank.rate().per_second * 1000;
+        let later = |s: u64| START.plus(Duration::from_secs(s));
+        let no = Heard { code: "Throttling.Api", retry_after: None };
+        for _ in 0..8 {
+            pace.heard(LIST, START, no, later(1));
+        }
+        assert_eq!(pace.rate_of(LIST, later(1)), full / 2);
+        assert_eq!(pace.rate_of(GET, later(1)), GET.rank.rate().per_second * 1000);
+        pace.heard(LIST, later(2), no, later(2));
+        let quarter = pace.rate_of(LIST, later(2));
+        assert!(quarter > full / 4 && quarter < full / 3, "{quarter}");
+        for s in 3..100 {
+            pace.heard(LIST, later(s), no, later(s));
+        }
+        let least = pace.rate_of(LIST, later(100));
+        assert!(least >= full / FLOOR_PART && least < full / 16, "{least}");
+        let half = pace.rate_of(LIST, later(100 + RECOVERY.as_secs() / 2));
+        assert!(half > full / 2 && half < full * 5 / 8, "{half}");
+        assert_eq!(pace.rate_of(LIST, later(100 + RECOVERY.as_secs())), full);
+    }
+
+    #[test]
+    fn retry_after_closes_its_api_and_no_other_and_the_users_limit_closes_all() {
+        let wait = Duration::from_millis(2_500);
+        for (code, others) in
+            [("Throttling.Api", 1), ("ServiceUnavailable", 1), ("Throttling.User", 0)]
+        {
+            let mut pace = Pace::new(START);
+            let mut line = Line::new();
+            ask(&mut pace, &mut line, LIST, "a", 1);
+            pace.heard(LIST, START, Heard { code, retry_after: Some(wait) }, START);
+            ask(&mut pace, &mut line, GET, "a", 1);
+            let now = START.plus(Duration::from_millis(2_499));
+            assert_eq!(served(&mut pace, &mut line, now).len(), others, "{code}");
+            assert_eq!(pace.ready_at(), Some(START.plus(wait)), "{code}");
+            assert_eq!(served(&mut pace, &mut line, START.plus(wait)).len(), 2 - others, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_line_has_an_end() {
+        let mut pace = Pace::new(START);
+        for _ in 0..WAITING_LIMIT {
+            pace.ask(GET, "a", START).expect("room");
+        }
+        assert_eq!(pace.ask(STOP, "a", START), Err(LineFull));
+        assert!(pace.next(START).is_some());
+        assert!(pace.ask(STOP, "a", START).is_ok());
+    }
+}
