@@ -13,6 +13,7 @@ pub mod client;
 #[cfg(feature = "emulator")]
 pub mod demo;
 pub mod describe;
+pub mod doctor;
 #[cfg(feature = "emulator")]
 mod emulator;
 pub mod events;
@@ -117,6 +118,8 @@ pub enum Verb {
     Wait(wait::WaitArgs),
     /// Check daemon file and job files
     Check(CheckArgs),
+    /// Look whether every target can be reached: keys, clock, permissions, buckets
+    Doctor,
     /// Give this installation its owner id and its daemon file
     Init,
     /// Explain the code of an error
@@ -292,6 +295,7 @@ fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<ExitCode, Failure> 
             let around = Surroundings::of_this_process();
             Ok(exit_of(check::check(&request, &around, console.out)?))
         }
+        Verb::Doctor => block_on(doctor::doctor(console)),
         Verb::Init => {
             let (config, around) = (&console.global.config, Surroundings::of_this_process());
             Ok(exit_of(init::init(config.as_deref(), &around, console.out, console.err)?))

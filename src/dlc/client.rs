@@ -381,7 +381,7 @@ impl Dlc {
         }
     }
 
-    async fn call(
+    pub(super) async fn call(
         &self,
         ask: Ask<'_>,
         now: WallTime,

@@ -39,7 +39,11 @@ fn missing(error: &CallError) -> Option<String> {
 
 /// `; the RAM action pai:CreateJob is missing`, or nothing.
 pub(super) fn missing_in_words(error: &CallError) -> String {
-    missing(error).map_or(String::new(), |a| format!("; the RAM action {a} is missing"))
+    in_words(missing(error))
+}
+
+fn in_words(missing: Option<String>) -> String {
+    missing.map_or(String::new(), |action| format!("; the RAM action {action} is missing"))
 }
 
 impl ApiError {
@@ -86,16 +90,12 @@ impl ApiError {
 
     /// Everything in one line: what happened, its page, what is missing, what mends it.
     pub fn in_full(&self) -> String {
-        let mut text = format!("[{}] {}", self.page(), whole(self));
-        if let Some(action) = self.missing_action() {
-            text.push_str(&format!("; the RAM action {action} is missing"));
+        let lacks = in_words(self.missing_action());
+        let text = format!("[{}] {}{lacks}", self.page(), whole(self));
+        match self.kind().row().mend {
+            "" => text,
+            mend => format!("{text}: {mend}"),
         }
-        let mend = self.kind().row().mend;
-        if !mend.is_empty() {
-            text.push_str(": ");
-            text.push_str(mend);
-        }
-        text
     }
 }
 

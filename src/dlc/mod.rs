@@ -13,6 +13,7 @@ pub mod jobs;
 pub mod launcher;
 pub mod list;
 pub mod prices;
+pub mod probe;
 mod products;
 mod query;
 pub mod specs;

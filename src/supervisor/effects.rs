@@ -34,6 +34,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
+/// A fault of a call that was not met again for so long, or for three passes, is over.
+const OUTAGE_LASTS: Duration = Duration::from_mins(15);
 /// Looks into buckets under way at one time.
 const LOOKS_LIMIT: usize = 8;
 /// Pods of an ended attempt whose logs are read.
@@ -88,7 +90,7 @@ impl Effects {
             driver,
             looks: Arc::new(Semaphore::new(LOOKS_LIMIT)),
             turns,
-            outages: Outages::default(),
+            outages: Outages::lasting(OUTAGE_LASTS.max(interval * 3)),
             bells: Arc::default(),
             clients: Arc::default(),
             sweeping: watch::Sender::new(true),
@@ -283,16 +285,21 @@ impl Effects {
                 turn.heard(error.code(), error.retry_after());
                 // What one job lacks is no fault of the place.
                 if !matches!(error.kind(), Kind::NotFound | Kind::Parameter) {
-                    self.outages.begin(turn.place(), turn.action(), Fault::from(error));
+                    self.fails(turn.place(), turn.action(), Fault::from(error));
                 }
             }
         }
     }
 
+    /// A call does not work.
+    pub(super) fn fails(&self, place: &Place, call: &'static str, fault: Fault) {
+        self.outages.begin(place, call, fault, self.clock.now().boot);
+    }
+
     async fn stop(self, key: JobKey, place: Place, id: CloudId) {
         let client = match self.client(&place) {
             Ok(client) => client,
-            Err(why) => return self.outages.begin(&place, STOP_JOB.action, no_client(why)),
+            Err(why) => return self.fails(&place, STOP_JOB.action, no_client(why)),
         };
         let turn = self.turns.take(STOP_JOB, &place).await;
         let answer = client.stop_job(&id, turn.wall()).await;

@@ -7,9 +7,11 @@
 use crate::dlc::client::ApiError;
 use crate::model::error::Class;
 use crate::model::spec::Place;
+use crate::model::time::BootTime;
 use crate::openapi::kind::Kind;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What is wrong with a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +27,18 @@ impl Fault {
     pub(super) fn words(class: Class, text: String) -> Self {
         Self { kind: None, class, text }
     }
+
+    fn log(&self, place: &Place, call: &'static str) {
+        let (endpoint, fault) = (&place.endpoint, &self.text);
+        match self.class {
+            Class::Retry | Class::Wait => {
+                tracing::warn!(%endpoint, call, %fault, "a call does not work; it is tried again");
+            }
+            Class::Operator | Class::Bug => {
+                tracing::error!(%endpoint, call, %fault, "a call does not work until it is mended");
+            }
+        }
+    }
 }
 
 impl From<&ApiError> for Fault {
@@ -34,41 +48,50 @@ impl From<&ApiError> for Fault {
 }
 
 /// The calls that do not work now. Clones share them. As many entries as places and calls.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Outages(Arc<Mutex<BTreeMap<(Place, &'static str), Fault>>>);
+#[derive(Debug, Clone)]
+pub(super) struct Outages {
+    known: Arc<Mutex<Known>>,
+    /// A fault that was not met again for so long is over: nobody makes that call any more.
+    lasts: Duration,
+}
+
+type Known = BTreeMap<(Place, &'static str), (Fault, BootTime)>;
 
 impl Outages {
-    /// `call` does not work at `place`.
-    pub(super) fn begin(&self, place: &Place, call: &'static str, fault: Fault) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = known.insert((place.clone(), call), fault.clone());
-        if before.is_some_and(|before| (before.kind, before.class) == (fault.kind, fault.class)) {
-            return;
+    pub(super) fn lasting(lasts: Duration) -> Self {
+        Self { known: Arc::default(), lasts }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `call` did not work at `place` just now.
+    pub(super) fn begin(&self, place: &Place, call: &'static str, fault: Fault, now: BootTime) {
+        let key = (place.clone(), call);
+        let mut known = self.known();
+        let before = known.get(&key).filter(|(_, at)| now.since(*at) <= self.lasts);
+        if before.is_none_or(|(old, _)| (old.kind, old.class) != (fault.kind, fault.class)) {
+            fault.log(place, call);
         }
-        let (endpoint, fault_text) = (&place.endpoint, &fault.text);
-        match fault.class {
-            Class::Retry | Class::Wait => {
-                tracing::warn!(%endpoint, call, fault = %fault_text, "a call does not work; it is tried again");
-            }
-            Class::Operator | Class::Bug => {
-                tracing::error!(%endpoint, call, fault = %fault_text, "a call does not work until somebody mends it");
-            }
-        }
+        known.insert(key, (fault, now));
     }
 
     /// `call` works at `place`.
     pub(super) fn end(&self, place: &Place, call: &'static str) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.remove(&(place.clone(), call)).is_some() {
+        if self.known().remove(&(place.clone(), call)).is_some() {
             tracing::info!(endpoint = %place.endpoint, call, "the call works again");
         }
     }
 
     /// What is wrong at `place`, in words; what needs a person first.
-    pub(super) fn at(&self, place: &Place) -> Option<String> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut here: Vec<&Fault> =
-            known.iter().filter(|((at, _), _)| at == place).map(|(_, fault)| fault).collect();
+    pub(super) fn at(&self, place: &Place, now: BootTime) -> Option<String> {
+        let known = self.known();
+        let mut here: Vec<&Fault> = known
+            .iter()
+            .filter(|((at, _), (_, met))| at == place && now.since(*met) <= self.lasts)
+            .map(|(_, (fault, _))| fault)
+            .collect();
         here.sort_by_key(|fault| !matches!(fault.class, Class::Operator | Class::Bug));
         here.first().map(|fault| fault.text.clone())
     }
@@ -80,7 +103,7 @@ mod tests {
     use crate::model::spec::CredentialsRef;
 
     #[test]
-    fn what_needs_a_person_is_shown_first_and_an_end_is_an_end() {
+    fn what_needs_a_person_is_shown_first_until_it_ends_or_is_not_met_again() {
         let place = Place {
             region: "r".into(),
             workspace: "1".into(),
@@ -89,14 +112,17 @@ mod tests {
             credentials: CredentialsRef::Environment,
         };
         let other = Place { workspace: "2".into(), ..place.clone() };
-        let outages = Outages::default();
-        outages.begin(&place, "GetJob", Fault::words(Class::Retry, "slow".into()));
-        assert_eq!((outages.at(&place).as_deref(), outages.at(&other)), (Some("slow"), None));
-        outages.begin(&place, "StopJob", Fault::words(Class::Operator, "denied".into()));
-        assert_eq!(outages.at(&place).as_deref(), Some("denied"));
+        let outages = Outages::lasting(Duration::from_secs(10));
+        let (now, later) = (BootTime(5_000), BootTime(15_001));
+        let at = |place: &Place| outages.at(place, now);
+        outages.begin(&place, "GetJob", Fault::words(Class::Retry, "slow".into()), now);
+        assert_eq!((at(&place).as_deref(), at(&other)), (Some("slow"), None));
+        outages.begin(&place, "StopJob", Fault::words(Class::Operator, "denied".into()), now);
+        assert_eq!(at(&place).as_deref(), Some("denied"));
         outages.end(&place, "StopJob");
-        assert_eq!(outages.at(&place).as_deref(), Some("slow"));
+        assert_eq!(at(&place).as_deref(), Some("slow"));
+        assert_eq!(outages.at(&place, later), None, "nobody has met it again");
         outages.end(&place, "GetJob");
-        assert_eq!(outages.at(&place), None);
+        assert_eq!(at(&place), None);
     }
 }

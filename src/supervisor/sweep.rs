@@ -74,7 +74,7 @@ impl Sweeper {
             let swept = AssertUnwindSafe(self.sweep()).catch_unwind().await;
             let swept = swept.unwrap_or_else(|_| {
                 let fault = Fault::words(Class::Bug, "the pass panicked; see the log".to_owned());
-                self.effects.outages.begin(&place, LIST_JOBS.action, fault);
+                self.effects.fails(&place, LIST_JOBS.action, fault);
                 let pass =
                     Pass { place, started, complete: false, same_caller: true, server: None };
                 Swept { pass, jobs: Vec::new(), owner_seen: false }
@@ -111,7 +111,7 @@ impl Sweeper {
         let client = match self.effects.client(&self.place) {
             Ok(client) => client,
             Err(why) => {
-                self.effects.outages.begin(&self.place, LIST_JOBS.action, no_client(why));
+                self.effects.fails(&self.place, LIST_JOBS.action, no_client(why));
                 return swept;
             }
         };
@@ -131,12 +131,12 @@ impl Sweeper {
                 swept.pass.complete = answer.value.complete();
                 let before = self.caller.replace(answer.value.caller.clone());
                 swept.pass.same_caller = before.is_none_or(|b| b == answer.value.caller);
-                let outages = &self.effects.outages;
                 match answer.value.gap {
-                    None => outages.end(&self.place, WHOLE_LIST),
+                    None => self.effects.outages.end(&self.place, WHOLE_LIST),
                     Some(gap) => {
                         let why = format!("a pass over ListJobs is not complete: {gap}");
-                        outages.begin(&self.place, WHOLE_LIST, Fault::words(Class::Retry, why));
+                        let fault = Fault::words(Class::Retry, why);
+                        self.effects.fails(&self.place, WHOLE_LIST, fault);
                     }
                 }
                 let ours = answer.value.jobs.into_iter();

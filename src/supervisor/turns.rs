@@ -132,8 +132,11 @@ impl Turns {
     fn account(&self, place: &Place) -> Arc<Account> {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         let account = accounts.entry(place.credentials.clone()).or_insert_with(|| {
-            let pace = Pace::new(self.clock.now().boot);
-            let line = Waiting { pace, callers: BTreeMap::new(), usher: Usher::Away };
+            let line = Waiting {
+                pace: Pace::new(self.clock.now().boot),
+                callers: BTreeMap::new(),
+                usher: Usher::Away,
+            };
             Arc::new(Account { line: Mutex::new(line), news: Notify::new() })
         });
         Arc::clone(account)

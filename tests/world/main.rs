@@ -20,6 +20,7 @@ mod dlc_answers;
 mod dlc_calls;
 mod dlc_differential;
 mod dlc_golden;
+mod doctor;
 mod emulator;
 mod emulator_client;
 mod emulator_gateway;
