@@ -8,6 +8,7 @@ use super::text::plain;
 use super::{Console, Exit, Failure};
 use crate::api::wire::document;
 use crate::config::{DAEMON_FILE, Surroundings, load_daemon, load_jobs};
+use crate::openapi::credentials::Keychain;
 pub use examine::{Check, Examination, Subject, TargetReport, Verdict, Watch};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -34,9 +35,10 @@ pub async fn doctor(console: &mut Console<'_>) -> Result<Exit, Failure> {
     }
     let specs: Vec<_> = jobs.accepted.into_iter().map(|(_, spec)| spec).collect();
     let mut found = Examination { targets: Vec::new() };
+    let keychain = Keychain::of_this_process(config.credential_commands);
     for target in config.targets.values() {
         let watch = Watch::starting_at(console.moment.now);
-        found.targets.push(examine::target(target, &specs, watch).await);
+        found.targets.push(examine::target(target, &specs, &keychain, watch).await);
     }
     match as_json(&document(&found), console.format) {
         Some(json) => write!(console.out, "{json}")?,

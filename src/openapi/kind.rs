@@ -199,25 +199,24 @@ mod tests {
                 assert_eq!(Kind::of_code(&pattern.replace('*', "X")), row.kind, "{pattern}");
             }
         }
-        use Kind::*;
         for kind in [
-            Throttled,
-            Signature,
-            Clock,
-            NonceUsed,
-            KeyUnknown,
-            Token,
-            Permission,
-            NotFound,
-            Parameter,
-            Misspoken,
-            Service,
-            UnknownCode,
-            Unreadable,
-            NoConnection,
-            Broken,
-            NoKeys,
-            Unsendable,
+            Kind::Throttled,
+            Kind::Signature,
+            Kind::Clock,
+            Kind::NonceUsed,
+            Kind::KeyUnknown,
+            Kind::Token,
+            Kind::Permission,
+            Kind::NotFound,
+            Kind::Parameter,
+            Kind::Misspoken,
+            Kind::Service,
+            Kind::UnknownCode,
+            Kind::Unreadable,
+            Kind::NoConnection,
+            Kind::Broken,
+            Kind::NoKeys,
+            Kind::Unsendable,
         ] {
             assert_eq!(kind.row().kind, kind);
         }

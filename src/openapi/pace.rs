@@ -268,6 +268,18 @@ impl<T: Ord + Clone> Pace<T> {
         Ok(ticket)
     }
 
+    /// Leaves the line without a turn; nothing if it had one or never stood there.
+    pub fn leave(&mut self, api: Api, target: &T, ticket: Ticket) {
+        let Some(line) = self.lines.get_mut(&api) else { return };
+        let Some(queue) = line.waiting.get_mut(target) else { return };
+        let Ok(at) = queue.binary_search(&ticket) else { return };
+        queue.remove(at);
+        self.waiting -= 1;
+        if queue.is_empty() {
+            line.waiting.remove(target);
+        }
+    }
+
     /// Gives the next turn, if somebody waits for one that there is. Each has to be given back with
     /// [`Pace::done`].
     pub fn next(&mut self, now: BootTime) -> Option<Ticket> {
@@ -540,6 +552,20 @@ mod tests {
             assert_eq!(pace.ready_at(), Some(START.plus(wait)), "{code}");
             assert_eq!(served(&mut pace, &mut line, START.plus(wait)).len(), 2 - others, "{code}");
         }
+    }
+
+    #[test]
+    fn who_leaves_the_line_takes_no_turn() {
+        let mut pace = Pace::new(START);
+        let tickets: Vec<Ticket> =
+            (0..100).map(|_| pace.ask(CREATE, "a", START).expect("room")).collect();
+        for ticket in &tickets[..99] {
+            pace.leave(CREATE, &"a", *ticket);
+            pace.leave(CREATE, &"a", *ticket);
+        }
+        assert_eq!(pace.next(START), Some(tickets[99]));
+        pace.leave(CREATE, &"a", tickets[99]);
+        assert_eq!((pace.next(START), pace.ready_at(), pace.waiting), (None, None, 0));
     }
 
     #[test]

@@ -240,13 +240,16 @@ impl Effects {
             Err(why) => return SendOutcome::NotSent { why },
         };
         // Waiting is not sending: all that makes a send safe is looked at, and the date is taken,
-        // after it.
-        let turn = self.turns.take(CREATE_JOB, &attempt.place).await;
+        // after it. Sent later than this, it could not be told from a copy later on.
+        let left = SEND_WITHIN.saturating_sub(self.clock.now().boot.since(decided));
+        let turn = self.turns.take(CREATE_JOB, &attempt.place);
+        let Ok(turn) = tokio::time::timeout(left, turn).await else {
+            let why = "too many calls wait: its turn did not come in time".to_owned();
+            return SendOutcome::NotSent { why };
+        };
         let now = self.clock.now();
         if now.boot.since(decided) > SEND_WITHIN {
-            // Sent now, it could not be told from a copy later on.
-            let why =
-                "its turn came too late: too many calls wait, or this machine slept".to_owned();
+            let why = "this machine slept between the decision and the send".to_owned();
             return SendOutcome::NotSent { why };
         }
         if self.generation.load(Ordering::SeqCst) != generation {

@@ -58,6 +58,13 @@ struct Caller {
     turn: oneshot::Sender<Turn>,
 }
 
+/// A place in line, left when this is dropped.
+#[derive(Debug)]
+struct Standing {
+    account: Arc<Account>,
+    ticket: Ticket,
+}
+
 /// The task that gives turns as time brings them.
 #[derive(Debug, PartialEq, Eq)]
 enum Usher {
@@ -142,13 +149,14 @@ impl Turns {
         Arc::clone(account)
     }
 
-    /// Waits until `api` may be called at `place`.
+    /// Waits until `api` may be called at `place`. Who stops waiting leaves the line.
     pub(super) async fn take(&self, api: Api, place: &Place) -> Turn {
         let account = self.account(place);
         loop {
             let (turn, given) = oneshot::channel();
             let caller = Caller { api, place: place.clone(), turn };
-            if self.stand_in_line(&account, caller).is_ok()
+            let standing = self.stand_in_line(&account, caller);
+            if standing.is_ok()
                 && let Ok(turn) = given.await
             {
                 return turn;
@@ -157,12 +165,13 @@ impl Turns {
         }
     }
 
-    fn stand_in_line(&self, account: &Arc<Account>, caller: Caller) -> Result<(), LineFull> {
+    fn stand_in_line(&self, account: &Arc<Account>, caller: Caller) -> Result<Standing, LineFull> {
         let mut line = account.line();
         let now = self.clock.now().boot;
         let ticket = line.pace.ask(caller.api, caller.place.clone(), now)?;
         line.callers.insert(ticket, caller);
         drop(line);
+        let standing = Standing { account: Arc::clone(account), ticket };
         account.give(&self.clock);
         let mut line = account.line();
         if line.usher == Usher::Away && !line.callers.is_empty() {
@@ -171,7 +180,16 @@ impl Turns {
         }
         drop(line);
         account.news.notify_one();
-        Ok(())
+        Ok(standing)
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        let mut line = self.account.line();
+        if let Some(Caller { api, place, .. }) = line.callers.remove(&self.ticket) {
+            line.pace.leave(api, &place, self.ticket);
+        }
     }
 }
 
@@ -230,8 +248,10 @@ mod tests {
         for _ in 0..UNDER_WAY_LIMIT {
             held.push(turns.take(GET_JOB, &here).await);
         }
-        // One that gives up while it waits takes nothing with it.
-        assert!(turns.take(GET_JOB, &here).now_or_never().is_none());
+        // Those that give up while they wait take nothing with them.
+        for _ in 0..1_000 {
+            assert!(turns.take(GET_JOB, &here).now_or_never().is_none());
+        }
         // Another target, and another call, do not wait for this one.
         drop(turns.take(GET_JOB, &there).await);
         drop(turns.take(STOP_JOB, &here).await);

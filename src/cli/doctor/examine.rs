@@ -175,7 +175,12 @@ impl Watch {
 }
 
 /// Examines a target; `specs` are the accepted job files of the daemon.
-pub(super) async fn target(target: &Target, specs: &[JobSpec], mut watch: Watch) -> TargetReport {
+pub(super) async fn target(
+    target: &Target,
+    specs: &[JobSpec],
+    keychain: &Keychain,
+    mut watch: Watch,
+) -> TargetReport {
     let mut report = TargetReport {
         name: target.name.to_string(),
         endpoint: target.place.endpoint.clone(),
@@ -184,7 +189,6 @@ pub(super) async fn target(target: &Target, specs: &[JobSpec], mut watch: Watch)
         clock_offset_s: None,
         checks: Vec::new(),
     };
-    let keychain = Keychain::default();
     let held = keychain.keys(&target.place.credentials, watch.now()).await;
     let held = match held {
         Ok(held) => held,
@@ -200,7 +204,7 @@ pub(super) async fn target(target: &Target, specs: &[JobSpec], mut watch: Watch)
     report.checks.push(keys);
     report.provider = Some(held.provider.clone());
     report.expires = held.expires.map(|at| at.to_string());
-    calls(target, &keychain, &mut watch, &mut report.checks).await;
+    calls(target, keychain, &mut watch, &mut report.checks).await;
     report.clock_offset_s = watch.offset_ms.map(|ms| ms / 1000);
     for location in buckets(target, specs) {
         report.checks.push(bucket(target, &held.keys, location).await);
