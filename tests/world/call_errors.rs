@@ -206,7 +206,7 @@ async fn trap_19_an_unknown_key_is_a_404_and_no_job_is_gone_by_it() {
     world.end().await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn trap_20_throttling_comes_with_several_statuses_and_names_its_wait_in_milliseconds() {
     for status in [400, 429, 503] {
         for code in ["Throttling", "Throttling.User", "Throttling.Api"] {
@@ -223,6 +223,18 @@ async fn trap_20_throttling_comes_with_several_statuses_and_names_its_wait_in_mi
             );
         }
     }
+
+    // A throttled supervisor says so, slows down, and goes on by itself.
+    let world = Watched::start().await;
+    world.until_phase("RUNNING").await;
+    let body = r#"{"Code":"Throttling.User","Message":"flow control"}"#;
+    world.faults(&json!([{ "call": "*", "status": 503, "body": body, "times": 3 }])).await;
+    until("the fault is shown", || async { world.fault().await.is_some() }).await;
+    let fault = world.fault().await.expect("a fault");
+    assert!(fault.contains("[E120]") && fault.contains("flow control"), "{fault}");
+    until("it is over", || async { world.fault().await.is_none() }).await;
+    assert_eq!((world.count("create"), world.count("stop_asked")), (1, 0));
+    world.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
