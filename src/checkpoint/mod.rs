@@ -2,13 +2,14 @@
 //!
 //! A look lists by delimiter first and reads little: the newest candidates one after the other until
 //! one is whole. Always holds: "could not look" and "nothing there" are different answers; every
-//! listing, read and wait has a limit; nothing is written. Must not do: decide what follows from a
+//! listing, read and wait has a limit; nothing is written but the one object of [`fence`]. Must not do: decide what follows from a
 //! look (that is the core's), unpickle anything, or send bytes of checkpoints anywhere.
 //!
 //! A new format is one file in `formats` and, if its names are new, one row in `names`.
 //! Tests: `tests/world/checkpoints.rs` and beside the code.
 
 mod dcp;
+pub mod fence;
 pub mod formats;
 pub mod location;
 pub mod names;

@@ -3,7 +3,7 @@
 //!
 //! Always holds: every listing, read and number of requests has a limit; "gone" and "could not
 //! look" are different answers; a key that no checkpoint can be under never hides the others.
-//! Must not do: write, or keep bytes of checkpoints beyond the few that are looked at.
+//! Must not do: write (see [`super::fence`]), or keep bytes of checkpoints beyond the few that are looked at.
 
 use super::location::is_odd;
 use crate::model::error::Class;
@@ -113,7 +113,7 @@ pub enum StoreError {
     /// The keys may not do it.
     #[error("{operation} `{key}`: refused")]
     Refused {
-        /// `list` or `read`.
+        /// `list`, `read` or `write`.
         operation: &'static str,
         /// What was asked for.
         key: String,
@@ -124,7 +124,7 @@ pub enum StoreError {
     /// No answer, or one that cannot be used.
     #[error("{operation} `{key}`: no usable answer")]
     NoAnswer {
-        /// `list` or `read`.
+        /// `list`, `read` or `write`.
         operation: &'static str,
         /// What was asked for.
         key: String,

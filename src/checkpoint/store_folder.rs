@@ -46,6 +46,11 @@ impl FolderStore {
             .map_err(|source| no_answer("open", &root.display().to_string(), source))?;
         Ok(Self { root: root.to_owned(), files, odd })
     }
+
+    /// Its files, for the fence.
+    pub(super) fn files(&self) -> &LocalFileSystem {
+        &self.files
+    }
 }
 
 impl Store for FolderStore {

@@ -168,6 +168,16 @@ impl S3Store {
         Ok(Self { place, prefix, bucket })
     }
 
+    /// The bucket, for the fence.
+    pub(super) fn bucket(&self) -> &AmazonS3 {
+        &self.bucket
+    }
+
+    /// The key in the bucket of `key` below the prefix.
+    pub(super) fn whole_key(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
     fn relative(&self, path: &StorePath) -> Option<String> {
         path.as_ref().strip_prefix(&self.prefix).map(str::to_owned)
     }

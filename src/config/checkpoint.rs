@@ -56,6 +56,7 @@ pub(super) fn read(
     mut table: Table<'_, '_>,
     body: Option<&Body<'_, '_>>,
     target: Option<&Target>,
+    launcher: bool,
     place: &mut Option<(Location, Anchor)>,
 ) -> Option<CheckpointSpec> {
     let header = table.span().clone();
@@ -86,13 +87,12 @@ pub(super) fn read(
         Some(found) => u32::try_from(found.value).ok(),
         None => body.and_then(submit::ranks),
     };
-    for key in ["fence", "repair_tracker"] {
-        if let Some(found) = table.flag(key)
-            && found.value
-        {
-            let message = format!("`{key} = true` is not supported by this version");
-            notes.error(&found.span, codes::NOT_SUPPORTED, message, "write false, or take it out");
-        }
+    let fence = fence(notes, &mut table, body, launcher);
+    if let Some(found) = table.flag("repair_tracker")
+        && found.value
+    {
+        let message = "`repair_tracker = true` is not supported by this version";
+        notes.error(&found.span, codes::NOT_SUPPORTED, message, "write false, or take it out");
     }
     table.finish();
     let (location, mount, _) = found?;
@@ -108,7 +108,32 @@ pub(super) fn read(
         settle: settle.map_or(SETTLE, |found| found.value),
         settle_interval: interval.map_or(SETTLE_INTERVAL, |found| found.value),
         ranks,
+        fence,
     })
+}
+
+/// Whether the fence is wanted. It stands in the launcher: what runs outside it is not stopped.
+fn fence(
+    notes: &Notes<'_>,
+    table: &mut Table<'_, '_>,
+    body: Option<&Body<'_, '_>>,
+    launcher: bool,
+) -> bool {
+    let Some(found) = table.flag("fence").filter(|found| found.value) else { return false };
+    if !launcher {
+        let message = "`fence = true` needs the launcher, which is turned off";
+        let mend = "take `launcher = false` out, or the fence";
+        notes.error(&found.span, codes::EITHER_OR, message, mend);
+    }
+    for (pointer, item) in body.into_iter().flat_map(|body| body.items("/JobSpecs")) {
+        if let Some(body) = body.filter(|_| item.get("UserCommand").is_some_and(|c| !c.is_null())) {
+            let message = "this role has a UserCommand of its own, which no fence stops";
+            let mend = "use the UserCommand of the whole job, or take `fence` out";
+            let span = body.at(&step(&pointer, "UserCommand"));
+            body.notes.error(&span, codes::EITHER_OR, message, mend);
+        }
+    }
+    true
 }
 
 /// The prefix, the same place in the container, and where the file names it.

@@ -150,7 +150,8 @@ fn job(
     let spot = spot(notes, &mut top, body.as_ref());
     let mut checkpoint = None;
     if let Some(table) = top.table("checkpoint") {
-        checkpoint = checkpoint::read(notes, table, body.as_ref(), place, &mut file.checkpoint);
+        let (body, place_of) = (body.as_ref(), &mut file.checkpoint);
+        checkpoint = checkpoint::read(notes, table, body, place, launcher, place_of);
     } else if let Some(body) = &body {
         warn_of_empty_resume(body);
     }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// Bytes of a CreateJob body, what the service adds included.
 pub(super) const BODY_BYTES: usize = 65_536;
 /// Bytes kept free for the launcher, the resume argument, mark, tags and bid.
-const ROOM_BYTES: usize = 2 * 1024;
+const ROOM_BYTES: usize = 3 * 1024;
 /// Bodies larger than this are warned about.
 const LARGE_BYTES: usize = BODY_BYTES / 10 * 9;
 

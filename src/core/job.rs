@@ -76,7 +76,8 @@ impl Tally {
             | Cause::EndedEarly
             | Cause::StoppedByUs
             | Cause::StoppedByPerson
-            | Cause::NeverCreated => {}
+            | Cause::NeverCreated
+            | Cause::Fenced => {}
         }
     }
 }

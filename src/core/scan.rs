@@ -224,6 +224,7 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
         | Cause::StoppedUnexplained
         | Cause::TimeLimit
         | Cause::NeverCreated
+        | Cause::Fenced
         | Cause::Unexplained => {}
     }
     if progress {

@@ -207,8 +207,13 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     }
     let cloud = &cloud;
     let ran = running_time(cloud, draft.given.now.wall);
-    let verdict = verdict::judge(cloud, &attempt, ran, time_limit(draft));
-    let twin = attempt.stop == Some(StopWhy::Twin);
+    let mut verdict = verdict::judge(cloud, &attempt, ran, time_limit(draft));
+    if draft.given.spec.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.fence) {
+        verdict = verdict::with_fence(verdict);
+    }
+    // An earlier attempt that the fence turned away is a twin that came late: nothing was tried.
+    let turned_away = verdict.cause == Cause::Fenced && no + 1 < draft.next.next_attempt;
+    let twin = turned_away || attempt.stop == Some(StopWhy::Twin);
     let ended = EndedAttempt {
         id: Some(cloud.id.clone()),
         ended: cloud.finished.unwrap_or(draft.given.now.wall),
@@ -258,6 +263,7 @@ fn tell_end(
         | Cause::StoppedUnexplained
         | Cause::TimeLimit
         | Cause::NeverCreated
+        | Cause::Fenced
         | Cause::Unexplained => Word::Ended,
     };
     draft.say_with(

@@ -6,6 +6,7 @@
 
 use super::job::{Attempt, kept};
 use crate::model::cloud::{CloudJob, Status};
+use crate::model::fence;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub enum Cause {
     TimeLimit,
     /// Its CreateJob created nothing.
     NeverCreated,
+    /// Its launcher found a later attempt in the fence and ended before the command ran.
+    Fenced,
     /// Killed or failed, and nothing says by what.
     Unexplained,
 }
@@ -51,6 +54,7 @@ impl Cause {
             Self::StoppedUnexplained => "stopped_unexplained",
             Self::TimeLimit => "time_limit",
             Self::NeverCreated => "never_created",
+            Self::Fenced => "fenced",
             Self::Unexplained => "unexplained",
         }
     }
@@ -355,6 +359,8 @@ pub enum LogEnd {
     ByItself(i32),
     /// The log is whole and lacks that line: killed from outside.
     FromOutside,
+    /// The launcher says that it found a later attempt in the fence.
+    Fenced,
     /// The log may be cut, or could not be read: it says nothing.
     Silent,
 }
@@ -372,14 +378,18 @@ pub fn amend(verdict: &Verdict, pods: &[LogEnd]) -> Option<Verdict> {
         | Cause::StoppedByPerson
         | Cause::StoppedUnexplained
         | Cause::TimeLimit
-        | Cause::NeverCreated => return None,
+        | Cause::NeverCreated
+        | Cause::Fenced => return None,
+    }
+    if pods.contains(&LogEnd::Fenced) {
+        return Some(fenced(verdict, "log-says-fenced"));
     }
     let from_outside = pods.iter().filter(|end| **end == LogEnd::FromOutside).count();
     let mut codes: Vec<i32> = pods
         .iter()
         .filter_map(|end| match end {
             LogEnd::ByItself(code) => Some(*code),
-            LogEnd::FromOutside | LogEnd::Silent => None,
+            LogEnd::FromOutside | LogEnd::Fenced | LogEnd::Silent => None,
         })
         .collect();
     codes.sort_unstable();
@@ -403,6 +413,37 @@ pub fn amend(verdict: &Verdict, pods: &[LogEnd]) -> Option<Verdict> {
         return None;
     }
     (amended != *verdict).then_some(amended)
+}
+
+/// The verdict on an attempt that was sent with a fence: the fence's own exit code, in any pod,
+/// says that it is a twin. The other pods miss that one and end as they like.
+pub fn with_fence(verdict: Verdict) -> Verdict {
+    match verdict.cause {
+        Cause::UserError | Cause::Unexplained if verdict.look.exits.contains(&fence::EXIT_CODE) => {
+            fenced(&verdict, "exit-code-of-the-fence")
+        }
+        Cause::UserError
+        | Cause::Unexplained
+        | Cause::Released
+        | Cause::NeverStarted
+        | Cause::Succeeded
+        | Cause::EndedEarly
+        | Cause::StoppedByUs
+        | Cause::StoppedByPerson
+        | Cause::StoppedUnexplained
+        | Cause::TimeLimit
+        | Cause::NeverCreated
+        | Cause::Fenced => verdict,
+    }
+}
+
+/// A twin that was turned away says nothing about the command: it is never part of a crash loop.
+fn fenced(verdict: &Verdict, rule: &str) -> Verdict {
+    let mut fenced = verdict.clone();
+    fenced.cause = Cause::Fenced;
+    fenced.rule = rule.to_owned();
+    fenced.look.told = Told::FromOutside;
+    fenced
 }
 
 /// The verdict on an attempt whose CreateJob created nothing.

@@ -76,5 +76,6 @@ pub fn parse_end_line(line: &str) -> Option<EndLine> {
     words.next().is_none().then_some(EndLine { attempt, rank, rc })
 }
 
+pub mod fence;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 pub mod checkpoint;
 pub mod cloud;
 pub mod error;
+pub mod fence;
 pub mod handle;
 pub mod ids;
 pub mod money;

@@ -70,6 +70,10 @@ pub struct CheckpointSpec {
     pub settle_interval: Duration,
     /// Ranks that write, where known.
     pub ranks: Option<u32>,
+    /// Whether the launcher first reads which attempt is the newest. Left out of the record where
+    /// it is not wanted: the digest of a spec does not change by it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fence: bool,
 }
 
 /// A layout of the person's own.

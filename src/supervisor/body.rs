@@ -4,6 +4,7 @@
 use crate::core::job::{Attempt, Start};
 use crate::dlc::launcher;
 use crate::dlc::wire::{self, Submission, WireError};
+use crate::model::fence::Fence;
 use crate::model::ids::{JobKey, Owner};
 use crate::model::resume_text::{self, TemplateProblem};
 use crate::model::secret::Secret;
@@ -65,7 +66,11 @@ pub(super) fn build(
                 (resume_text::insert(written, ""), None, None)
             }
         };
-    let command = if spec.launcher { launcher::wrap(&command, attempt.no) } else { command };
+    let mut command = if spec.launcher { launcher::wrap(&command, attempt.no) } else { command };
+    if let Some(checkpoint) = spec.checkpoint.as_ref().filter(|c| c.fence && spec.launcher) {
+        let fence = fence_of(owner, key, attempt);
+        command.insert_str(0, &launcher::fence::check(&fence, &checkpoint.mount));
+    }
     let mut body = spec.body.clone();
     let ours = Submission {
         owner,
@@ -82,19 +87,30 @@ pub(super) fn build(
     Ok(body)
 }
 
+/// The fence that names `attempt`.
+pub(super) fn fence_of<'a>(owner: &'a Owner, job: &'a JobKey, attempt: &'a Attempt) -> Fence<'a> {
+    Fence { owner, job, attempt: attempt.no, mark: &attempt.mark }
+}
+
 /// Reads the secrets of a spec, each a regular file right below `folder`.
 pub(super) fn secrets(
     folder: &Path,
     spec: &JobSpec,
 ) -> Result<BTreeMap<String, Secret>, BodyError> {
-    spec.secret_envs
-        .iter()
-        .map(|(variable, name)| {
-            read_secret(&folder.join(name)).map(|secret| (variable.clone(), secret)).map_err(
-                |why| BodyError::Secret { variable: variable.clone(), name: name.clone(), why },
-            )
-        })
-        .collect()
+    let read = |one: (&String, &String)| Ok((one.0.clone(), secret(folder, one)?));
+    spec.secret_envs.iter().map(read).collect()
+}
+
+/// Reads one secret: the variable, and the name of its file.
+pub(super) fn secret(
+    folder: &Path,
+    (variable, name): (&String, &String),
+) -> Result<Secret, BodyError> {
+    read_secret(&folder.join(name)).map_err(|why| BodyError::Secret {
+        variable: variable.clone(),
+        name: name.clone(),
+        why,
+    })
 }
 
 fn read_secret(path: &PathBuf) -> Result<Secret, String> {

@@ -1,10 +1,12 @@
 //! Looking into a bucket with the keys and the endpoint of a target.
 
 use super::driver::chain;
+use crate::checkpoint::fence;
 use crate::checkpoint::scan::{ScanOptions, look_at};
 use crate::checkpoint::store_s3::{StorageAccess, StorageKeys};
 use crate::model::checkpoint::{Look, Pin, ResumePoint, Scheme};
 use crate::model::error::Class;
+use crate::model::fence::Fence;
 use crate::model::spec::{CheckpointSpec, Place};
 use crate::model::time::WallTime;
 use crate::openapi::credentials::Keychain;
@@ -36,6 +38,27 @@ pub(super) async fn look(
         take_newest(&mut look);
     }
     look
+}
+
+/// Writes the fence of an attempt, where its job wants one. Answers why it could not.
+pub(super) async fn raise_fence(
+    checkpoint: &CheckpointSpec,
+    place: &Place,
+    keychain: &Keychain,
+    fence: &Fence<'_>,
+    now: WallTime,
+) -> Result<(), String> {
+    if !checkpoint.fence {
+        return Ok(());
+    }
+    let access = match checkpoint.location.scheme {
+        Scheme::File => None,
+        Scheme::S3 | Scheme::Oss => {
+            Some(access(place, keychain, now).await.map_err(|error| error.why)?)
+        }
+    };
+    let written = fence::write(&checkpoint.location, access.as_ref(), fence).await;
+    written.map_err(|error| chain(&error))
 }
 
 /// Chooses the newest checkpoint, whatever the tests said of it.

@@ -12,6 +12,7 @@ use crate::core::job::{Attempt, EndedAttempt, Job};
 use crate::core::step::{Effect, Input};
 use crate::core::verdict::LogEnd;
 use crate::dlc::client::{Answer, ApiError, Dlc, Stop};
+use crate::dlc::launcher::fence::parse_fenced_line;
 use crate::dlc::launcher::parse_end_line;
 use crate::model::checkpoint::Look;
 use crate::model::cloud::{Pod, SendOutcome};
@@ -57,10 +58,10 @@ pub(super) struct Asked {
 pub(super) struct Effects {
     pub(super) clock: Clock,
     owner: Owner,
-    job_secrets: PathBuf,
-    keychain: Keychain,
+    pub(super) job_secrets: PathBuf,
+    pub(super) keychain: Keychain,
     interval: Duration,
-    driver: mpsc::Sender<Message>,
+    pub(super) driver: mpsc::Sender<Message>,
     looks: Arc<Semaphore>,
     pub(super) turns: Turns,
     pub(super) outages: Outages,
@@ -239,6 +240,16 @@ impl Effects {
             Ok(client) => client,
             Err(why) => return SendOutcome::NotSent { why },
         };
+        if let Some(checkpoint) = &spec.checkpoint {
+            let fence = body::fence_of(&self.owner, key, &attempt);
+            let now = self.clock.now().wall;
+            let place = &attempt.place;
+            let raised =
+                super::bucket::raise_fence(checkpoint, place, &self.keychain, &fence, now).await;
+            if let Err(why) = raised {
+                return SendOutcome::NotSent { why };
+            }
+        }
         // Waiting is not sending: all that makes a send safe is looked at, and the date is taken,
         // after it. Sent later than this, it could not be told from a copy later on.
         let left = SEND_WITHIN.saturating_sub(self.clock.now().boot.since(decided));
@@ -381,6 +392,9 @@ fn log_end(lines: &[String], no: AttemptNo) -> LogEnd {
         .filter(|end| end.attempt == no)
         .map(|end| end.rc)
         .collect();
+    if lines.iter().any(|line| parse_fenced_line(line) == Some(no)) {
+        return LogEnd::Fenced;
+    }
     match ends.first() {
         Some(rc) => LogEnd::ByItself(*rc),
         None if cut || lines.is_empty() => LogEnd::Silent,
@@ -402,6 +416,8 @@ mod tests {
         assert_eq!(log_end(&lines(&["step 1", end]), 3), LogEnd::ByItself(1));
         assert_eq!(log_end(&lines(&["step 1", "step 2"]), 3), LogEnd::FromOutside);
         assert_eq!(log_end(&lines(&["step 1", end]), 4), LogEnd::FromOutside);
+        let fenced = "spotkeeper: fenced attempt=3 rank=0 by run=1 attempt=4 mark=x";
+        assert_eq!(log_end(&lines(&[fenced]), 3), LogEnd::Fenced);
         assert_eq!(log_end(&[], 3), LogEnd::Silent);
         assert_eq!(log_end(&vec!["x".to_owned(); 2_000], 3), LogEnd::Silent);
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const BIN: &str = env!("CARGO_BIN_EXE_spotkeeper");
-const KEY: (&str, &str) = ("test-key", "test-secret");
+pub(crate) const KEY: (&str, &str) = ("test-key", "test-secret");
 /// Time between two looks at what a test waits for.
 const POLL: Duration = Duration::from_millis(20);
 /// A wait that takes longer has failed: far more than anything takes on a busy machine.
@@ -111,6 +111,11 @@ acceptance = "{ACCEPTANCE}"
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// Base URL of the emulator.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     pub(crate) fn ledger(&self) -> Ledger {

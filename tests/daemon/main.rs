@@ -12,6 +12,7 @@
 
 mod crash;
 mod demo;
+mod fence;
 mod harness;
 mod ledger;
 mod promises;

@@ -664,6 +664,7 @@ fn spec() -> JobSpec {
             settle: Duration::from_secs(60),
             settle_interval: Duration::from_secs(20),
             ranks: None,
+            fence: false,
         }),
         total_steps: Some(TOTAL_STEPS),
         retry: Retry {

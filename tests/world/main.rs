@@ -25,6 +25,7 @@ mod emulator;
 mod emulator_client;
 mod emulator_gateway;
 mod emulator_platform;
+mod fence;
 mod server;
 mod store;
 mod store_simulated;

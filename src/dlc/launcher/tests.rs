@@ -6,12 +6,12 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-fn shells() -> Vec<&'static str> {
+pub(super) fn shells() -> Vec<&'static str> {
     ["/bin/sh", "/bin/bash"].into_iter().filter(|shell| Path::new(shell).exists()).collect()
 }
 
 /// A launcher in a process group of its own, killed with all of it if a test fails.
-struct Run {
+pub(super) struct Run {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
     log: String,
@@ -23,9 +23,14 @@ impl Run {
     }
 
     fn start_with(flags: &str, shell: &str, user: &str, envs: &[(&str, &str)]) -> Self {
+        Self::start_text(flags, shell, &text(user, 3, 30), envs)
+    }
+
+    /// Starts a whole text.
+    pub(super) fn start_text(flags: &str, shell: &str, whole: &str, envs: &[(&str, &str)]) -> Self {
         let mut child = Command::new(shell)
             .arg(flags)
-            .arg(text(user, 3, 30))
+            .arg(whole)
             .env_remove("RANK")
             .env_remove("SPOTKEEPER_RANK")
             .envs(envs.iter().copied())
@@ -44,7 +49,7 @@ impl Run {
     }
 
     /// Reads until a line is `wanted`.
-    fn until(&mut self, wanted: &str) {
+    pub(super) fn until(&mut self, wanted: &str) {
         loop {
             let start = self.log.len();
             let read = self.output.read_line(&mut self.log).expect("UTF-8");
@@ -56,12 +61,12 @@ impl Run {
     }
 
     /// TERM to the launcher alone, as a container runtime sends it.
-    fn term(&self) {
+    pub(super) fn term(&self) {
         rustix::process::kill_process(self.group(), rustix::process::Signal::TERM).expect("TERM");
     }
 
     /// Exit code and whole log.
-    fn end(mut self) -> (i32, String) {
+    pub(super) fn end(mut self) -> (i32, String) {
         self.output.read_to_string(&mut self.log).expect("UTF-8");
         let status = self.child.wait().expect("an end");
         (status.code().expect("no signal"), std::mem::take(&mut self.log))
@@ -79,7 +84,7 @@ impl Drop for Run {
 }
 
 /// The log less its last line, which has to be the end line with `rc`.
-fn ended(shell: &str, user: &str, (code, log): (i32, String), rc: i32) -> String {
+pub(super) fn ended(shell: &str, user: &str, (code, log): (i32, String), rc: i32) -> String {
     let (before, last) = log.trim_end_matches('\n').rsplit_once('\n').unwrap_or(("", log.trim()));
     let line = parse_end_line(last).unwrap_or_else(|| panic!("{shell}: {user}: {log}"));
     assert_eq!((line.attempt, line.rc, code), (3, rc, rc), "{shell}: {user}: {log}");
@@ -87,7 +92,7 @@ fn ended(shell: &str, user: &str, (code, log): (i32, String), rc: i32) -> String
 }
 
 /// A trainer that needs a moment to save, and says each step of it.
-const TRAINER: &str =
+pub(super) const TRAINER: &str =
     r#"sh -c 'trap "sleep 1;echo saved;exit 7" TERM;echo ready;while :;do sleep 0.1;done'"#;
 
 #[test]

@@ -18,7 +18,7 @@ const BAD: &[(&str, &str, &[&str])] = &[
     ("[retry]", "[[placements]]\ntarget = \"hz\"\n[retry]", &["20:3 E022"]),
     ("alike = 5", "alike = 5\n[budget]\nmoney = \"5\"", &["23:1 E022"]),
     ("alike = 5", "alike = 5\n[progress]\ndone_when = { log = \"x\" }", &["23:1 E022"]),
-    ("settle = \"60s\"", "fence = true", &["19:9 E022"]),
+    ("settle = \"60s\"", "fence = true", &[]),
     ("settle = \"60s\"", "repair_tracker = true", &["19:18 E022"]),
     ("settle = \"60s\"", "fence = false\nrepair_tracker = false", &[]),
     // Syntax.
@@ -276,4 +276,18 @@ fn no_text_makes_the_reader_panic() {
             assert!(!file.diagnostics.is_empty());
         }
     }
+}
+
+#[test]
+fn a_fence_needs_the_launcher_in_every_role() {
+    let fenced = JOB.replace("settle = \"60s\"", "fence = true");
+    assert!(read(&fenced).spec.expect("a spec").checkpoint.expect("a checkpoint").fence);
+    let bare = fenced.replace("target = ", "launcher = false\ntarget = ");
+    assert_eq!(short(&read(&bare).diagnostics), ["20:9 E028"]);
+    let role = fenced.replace("PodCount = 2", "PodCount = 2\nUserCommand = \"x\"");
+    let found = short(&read(&role).diagnostics);
+    assert!(found.iter().any(|one| one.starts_with("11:") && one.ends_with("E028")), "{found:?}");
+    // Without a fence the record of a spec does not have the field: its digest stays.
+    let spec = serde_json::to_value(read(JOB).spec.expect("a spec")).expect("JSON");
+    assert!(spec["checkpoint"].get("fence").is_none());
 }

@@ -423,6 +423,7 @@ fn spec() -> JobSpec {
             settle: MINUTE,
             settle_interval: Duration::from_secs(20),
             ranks: None,
+            fence: false,
         }),
         total_steps: Some(1000),
         retry: Retry { alike: 5, give_up: 24 * HOUR, on_stopped: OnStopped::Hold },
