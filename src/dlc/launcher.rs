@@ -76,6 +76,8 @@ pub fn parse_end_line(line: &str) -> Option<EndLine> {
     words.next().is_none().then_some(EndLine { attempt, rank, rc })
 }
 
+#[cfg(test)]
+mod bare;
 pub mod fence;
 #[cfg(test)]
 mod tests;

@@ -60,6 +60,14 @@ impl Run {
         }
     }
 
+    /// Reads until each of `wanted` was a line, in any order.
+    pub(super) fn until_all(&mut self, wanted: &[&str]) {
+        while !wanted.iter().all(|line| self.log.lines().any(|found| found == *line)) {
+            let read = self.output.read_line(&mut self.log).expect("UTF-8");
+            assert!(read > 0, "ended before {wanted:?}: {}", self.log);
+        }
+    }
+
     /// TERM to the launcher alone, as a container runtime sends it.
     pub(super) fn term(&self) {
         rustix::process::kill_process(self.group(), rustix::process::Signal::TERM).expect("TERM");

@@ -3,6 +3,7 @@
 
 mod desk;
 mod ends;
+mod fenced;
 mod identity;
 mod looks;
 mod persons;
