@@ -89,6 +89,7 @@ pub fn router(handle: Handle, waits: Waits) -> Router {
         .route("/api/v1/jobs", get(jobs))
         .route("/api/v1/jobs/{name}", get(job))
         .route("/api/v1/jobs/{name}/why", get(why))
+        .route("/api/v1/jobs/{name}/evidence", get(evidence))
         .route("/api/v1/jobs/{name}/body", get(body))
         .route("/api/v1/jobs/{name}/checkpoints", get(checkpoints))
         .route("/api/v1/jobs/{name}/cancel", act_on(ActVerb::Cancel))
@@ -222,6 +223,16 @@ async fn why(
 ) -> Answer {
     let attempt = query?.0.attempt;
     let view = ask(&door, door.waits.answer, |reply| Request::Why { name, attempt, reply });
+    Ok(answer(&view.await??))
+}
+
+async fn evidence(
+    State(door): State<Door>,
+    Path(name): Path<String>,
+    query: Result<Query<WhyQuery>, QueryRejection>,
+) -> Answer {
+    let attempt = query?.0.attempt;
+    let view = ask(&door, door.waits.look, |reply| Request::Evidence { name, attempt, reply });
     Ok(answer(&view.await??))
 }
 

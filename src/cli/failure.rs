@@ -97,6 +97,15 @@ pub enum Failure {
         #[source]
         cause: io::Error,
     },
+    /// A file cannot be written.
+    #[error("{} cannot be written", path.display())]
+    File {
+        /// The file, or its folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: io::Error,
+    },
     /// The output cannot be written.
     #[error("the output cannot be written")]
     Output(#[from] io::Error),
@@ -135,6 +144,7 @@ impl Failure {
             | Self::Look(_)
             | Self::Demo(_)
             | Self::Process { .. }
+            | Self::File { .. }
             | Self::Output(_) => Exit::Error,
         }
     }
@@ -153,6 +163,7 @@ impl Failure {
             | Self::Look(_)
             | Self::Demo(_)
             | Self::Process { .. }
+            | Self::File { .. }
             | Self::Output(_) => Class::Operator,
         }
     }
@@ -173,6 +184,7 @@ impl Failure {
             | Self::Look(_)
             | Self::Demo(_)
             | Self::Process { .. }
+            | Self::File { .. }
             | Self::Output(_) => None,
         }
     }

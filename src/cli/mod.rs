@@ -17,6 +17,7 @@ pub mod doctor;
 #[cfg(feature = "emulator")]
 mod emulator;
 pub mod events;
+pub mod evidence;
 pub mod exit;
 pub mod explain;
 pub mod failure;
@@ -102,6 +103,8 @@ pub enum Verb {
     Describe(describe::DescribeArgs),
     /// Explain how the last attempt ended and what follows from it
     Why(why::WhyArgs),
+    /// Write what DLC answered about the end of an attempt, secrets masked, as files
+    Evidence(evidence::EvidenceArgs),
     /// Show what happened
     Events(events::EventsArgs),
     /// Show the checkpoints of a job or below a URL, and which one would be resumed from
@@ -278,6 +281,7 @@ fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<ExitCode, Failure> 
         Verb::Ps => block_on(ps::ps(console)),
         Verb::Describe(args) => block_on(describe::describe(&args, console)),
         Verb::Why(args) => block_on(why::why(&args, console)),
+        Verb::Evidence(args) => block_on(evidence::evidence(&args, console)),
         Verb::Events(args) => block_on(events::events(&args, console)),
         Verb::Checkpoints(args) => block_on(checkpoints::checkpoints(&args, console)),
         Verb::Cancel(args) => block_on(cancel::cancel(&args, console)),

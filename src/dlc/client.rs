@@ -8,15 +8,16 @@
 use super::jobs::{ListQuery, Order};
 use super::list::{Gathered, ListFilter, ListPass, More, PAGE_SIZE, PAGES_LIMIT};
 use super::products::Product;
+use super::redact::Known;
 use super::wire::{self, Acknowledged, Reader, Source, Whole, WireError};
 use crate::model::cloud::{CloudJob, SendOutcome};
 use crate::model::ids::{CloudId, Owner};
 use crate::model::secret::Secret;
 use crate::model::spec::Place;
 use crate::model::time::WallTime;
-use crate::openapi::client::{Client, ClientConfig, ClientError, Lane, Limits, PlainHttp, mask};
+use crate::openapi::client::{Client, ClientConfig, ClientError, Lane, Limits, PlainHttp};
 use crate::openapi::credentials::{Credentials, CredentialsError, Keychain};
-use crate::openapi::error::{CallError, Told, whole};
+use crate::openapi::error::{CallError, MESSAGE_LIMIT, Told, whole};
 use crate::openapi::kind::Kind;
 use crate::openapi::request::{Method, Request, Stamp, path};
 use serde_json::{Map, Value};
@@ -186,7 +187,10 @@ impl Dlc {
         if let Err(error) = wire::add_secret_envs(&mut body, secrets) {
             return Answer::new(ours("InvalidParameter", error.to_string()), &Told::default());
         }
-        let body = Value::Object(body).to_string().into_bytes();
+        let body = Value::Object(body);
+        let mut quotable = Known::default();
+        quotable.learn(&body, &secrets.keys().cloned().collect());
+        let body = body.to_string().into_bytes();
         if body.len() > BODY_LIMIT {
             let message = format!("a body of {} bytes; DLC takes {BODY_LIMIT}", body.len());
             return Answer::new(ours("InvalidParameter", message), &Told::default());
@@ -221,7 +225,7 @@ impl Dlc {
             }
             Err(error) => {
                 let told = error.refusal().map(|r| r.told.clone()).unwrap_or_default();
-                Answer::new(outcome(&error, secrets), &told)
+                Answer::new(outcome(&error, &quotable), &told)
             }
         }
     }
@@ -438,9 +442,9 @@ impl<'a> Ask<'a> {
 }
 
 /// What a failed CreateJob proves.
-fn outcome(error: &CallError, secrets: &BTreeMap<String, Secret>) -> SendOutcome {
-    // A refused parameter may be quoted, and the body has secrets.
-    let safe = |text: &str| mask(text, secrets.values().map(Some));
+fn outcome(error: &CallError, secrets: &Known) -> SendOutcome {
+    // A refused parameter may be quoted, and the body has secrets. The quotation may be cut.
+    let safe = |text: &str| secrets.scrub_cut(text, MESSAGE_LIMIT);
     match error {
         CallError::Unsendable { .. } | CallError::NotSent { .. } => {
             SendOutcome::NotSent { why: whole(error) }

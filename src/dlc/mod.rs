@@ -16,5 +16,7 @@ pub mod prices;
 pub mod probe;
 mod products;
 mod query;
+pub mod raw;
+pub mod redact;
 pub mod specs;
 pub mod wire;

@@ -1,7 +1,7 @@
 //! The one door to the running daemon: what may be asked of it, and what it answers. The API and
 //! the tests speak through it; the driver is behind it.
 
-use super::view::{ActReport, DaemonView, EventPage, JobPage, JobRow, WhyView};
+use super::view::{ActReport, DaemonView, EventPage, EvidenceView, JobPage, JobRow, WhyView};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
@@ -59,6 +59,15 @@ pub enum Request {
         name: String,
         /// The answer: the JSON of `spotkeeper checkpoints`.
         reply: oneshot::Sender<Result<serde_json::Value, Refusal>>,
+    },
+    /// The raw answers of an attempt's end, redacted.
+    Evidence {
+        /// The job.
+        name: String,
+        /// The attempt; `None` is the last one that ended.
+        attempt: Option<u32>,
+        /// The answer: what is kept, else what the cloud shows now.
+        reply: oneshot::Sender<Result<EvidenceView, Refusal>>,
     },
     /// The daemon itself.
     Daemon(oneshot::Sender<DaemonView>),

@@ -157,6 +157,34 @@ pub struct WhyView {
     pub ends_without_progress: u32,
 }
 
+/// `evidence`: the raw answers of an attempt's end, redacted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EvidenceView {
+    /// The job.
+    pub job: String,
+    /// Its run.
+    pub run: u32,
+    /// The attempt.
+    pub attempt: u32,
+    /// Its DLC job id.
+    pub id: String,
+    /// When the answers were fetched.
+    pub taken: String,
+    /// Answers by file name, as DLC gave them.
+    pub files: std::collections::BTreeMap<String, serde_json::Value>,
+    /// Answers that could not be fetched or kept.
+    pub missing: Vec<MissingView>,
+}
+
+/// An answer that is not there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingView {
+    /// The file that it would have been.
+    pub file: String,
+    /// Why.
+    pub why: String,
+}
+
 /// The daemon itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DaemonView {

@@ -1,10 +1,11 @@
-//! The keys and values of what is kept: jobs, ended attempts, events.
+//! The keys and values of what is kept: jobs, ended attempts, where their evidence is, events.
 //!
 //! Each value is a pair of its version and its content, as JSON. Keys of one kind sort by job, run
 //! and number, so that a range read gives them in order.
 
 use crate::core::event::Event;
-use crate::model::ids::{AttemptNo, JobKey};
+use crate::model::ids::{AttemptNo, Digest, JobKey};
+use crate::model::time::WallTime;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -54,12 +55,30 @@ pub struct StoredEvent {
     pub event: Event,
 }
 
+/// Where the raw answers of an attempt's end are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredEvidence {
+    /// The job.
+    pub job: JobKey,
+    /// The attempt.
+    pub attempt: AttemptNo,
+    /// When they were fetched.
+    pub taken: WallTime,
+    /// The blob.
+    pub digest: Digest,
+    /// Its size.
+    pub bytes: u64,
+}
+
 /// Prefix of all jobs.
 pub const JOBS: &[u8] = b"job/";
 /// Prefix of all ended attempts.
 pub const ATTEMPTS: &[u8] = b"attempt/";
 /// Prefix of all events.
 pub const EVENTS: &[u8] = b"event/";
+
+/// Prefix of all kept answers.
+pub const EVIDENCE: &[u8] = b"evidence/";
 
 /// There as long as an earlier store, now gone, may have sent what this one does not know.
 pub const NEW_STORE: &[u8] = b"meta/new-store";
@@ -72,6 +91,11 @@ pub fn job_key(job: &JobKey) -> Vec<u8> {
 /// The key of an ended attempt.
 pub fn attempt_key(job: &JobKey, no: AttemptNo) -> Vec<u8> {
     format!("attempt/{}/{:010}/{no:010}", job.name, job.run).into_bytes()
+}
+
+/// The key of the kept answers of an attempt.
+pub fn evidence_key(job: &JobKey, no: AttemptNo) -> Vec<u8> {
+    format!("evidence/{}/{:010}/{no:010}", job.name, job.run).into_bytes()
 }
 
 /// The key of an event.

@@ -10,6 +10,7 @@ use crate::core::phase::{Phase, phase};
 use crate::core::step::{Act, Given, Input};
 use crate::core::submit::{Hold, may_submit};
 use crate::core::verdict::{Cause, Verdict};
+use crate::dlc::redact::hide_secrets;
 use crate::model::checkpoint::Look;
 use crate::model::handle::{ActVerb, Refusal, Request};
 use crate::model::ids::{JobKey, Mark};
@@ -47,6 +48,14 @@ impl Driver {
                     drop(reply.send(Err(refusal)));
                 }
             },
+            Request::Evidence { name, attempt, reply } => {
+                match self.find(&name).and_then(|job| self.evidence_of(job, attempt)) {
+                    Ok(answers) => self.spawn(Box::pin(async move {
+                        drop(reply.send(answers.await));
+                    })),
+                    Err(refusal) => drop(reply.send(Err(refusal))),
+                }
+            }
             other @ (Request::Jobs(_)
             | Request::Job { .. }
             | Request::Why { .. }
@@ -79,6 +88,10 @@ impl Driver {
                 drop(reply.send(self.daemon()));
             }
             Request::Act { reply, .. } => {
+                let why = self.store_fault.clone().unwrap_or_default();
+                drop(reply.send(Err(Refusal::StoreDown(why))));
+            }
+            Request::Evidence { reply, .. } => {
                 let why = self.store_fault.clone().unwrap_or_default();
                 drop(reply.send(Err(Refusal::StoreDown(why))));
             }
@@ -341,14 +354,16 @@ impl Driver {
             state: AttemptState::Intended,
             stop: None,
         };
-        let mut body = body::build(&self.book.owner, &job.key, &attempt, &spec)
+        let body = body::build(&self.book.owner, &job.key, &attempt, &spec)
             .map_err(|error| Refusal::NotNow(super::driver::chain(&error)))?;
+        // What a person wrote into the job file stays there: a body is shown to more people.
+        let mut body = hide_secrets(&serde_json::Value::Object(body));
         if let Some(envs) = body.get_mut("Envs").and_then(serde_json::Value::as_object_mut) {
             for (variable, name) in &spec.secret_envs {
                 envs.insert(variable.clone(), format!("(secret {name})").into());
             }
         }
-        Ok(serde_json::Value::Object(body))
+        Ok(body)
     }
 
     fn checkpoints_of(

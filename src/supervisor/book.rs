@@ -5,9 +5,10 @@ use crate::core::job::{EndedAttempt, Job, Source};
 use crate::core::step::{EndedRef, Past};
 use crate::core::submit::Gate;
 use crate::model::cloud::CloudJob;
-use crate::model::ids::{CloudId, Digest, JobKey, Mark, Owner, TargetName};
+use crate::model::ids::{AttemptNo, CloudId, Digest, JobKey, Mark, Owner, TargetName};
 use crate::model::spec::{JobSpec, Place, Target};
 use crate::model::time::{BootTime, Now};
+use crate::store::records::StoredEvidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(super) struct Book {
     pub(super) specs: BTreeMap<Digest, Arc<JobSpec>>,
     /// Ended attempts, oldest first, at most [`ATTEMPTS_KEPT`] a job.
     pub(super) ended: BTreeMap<JobKey, Vec<EndedAttempt>>,
+    /// Where the raw answers of ended attempts are kept.
+    pub(super) evidence: BTreeMap<(JobKey, AttemptNo), StoredEvidence>,
     /// Marks of attempts that are not open.
     pub(super) past: BTreeMap<Mark, (JobKey, Past)>,
     /// Cloud jobs of ours that wait for their job to be on record, and copies that have not ended.
@@ -58,6 +61,7 @@ impl Book {
             jobs: BTreeMap::new(),
             specs: BTreeMap::new(),
             ended: BTreeMap::new(),
+            evidence: BTreeMap::new(),
             past: BTreeMap::new(),
             homeless: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -109,12 +113,13 @@ impl Book {
             .map(|job| &job.key)
     }
 
-    /// The specs that a record names.
+    /// The blobs that a record names: specs and evidence.
     pub(super) fn digests_in_use(&self) -> BTreeSet<Digest> {
         let jobs = self.jobs.values();
         let open = jobs.clone().flat_map(|job| job.open.iter().map(|a| a.spec.clone()));
         let ended = self.ended.values().flatten().map(|e| e.attempt.spec.clone());
-        jobs.map(|job| job.spec.clone()).chain(open).chain(ended).collect()
+        let evidence = self.evidence.values().map(|kept| kept.digest.clone());
+        jobs.map(|job| job.spec.clone()).chain(open).chain(ended).chain(evidence).collect()
     }
 
     /// What is known of a mark whose attempt is not open.
@@ -157,7 +162,8 @@ impl Book {
             Err(at) => list.insert(at, ended),
         }
         if list.len() > ATTEMPTS_KEPT {
-            list.remove(0);
+            let gone = list.remove(0);
+            self.evidence.remove(&(key.clone(), gone.attempt.no));
         }
     }
 

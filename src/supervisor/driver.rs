@@ -2,6 +2,7 @@
 
 use super::book::Book;
 use super::effects::{Asked, Effects};
+use super::evidence;
 use super::stored::{self, Log, StateError};
 use super::work::{Known, Message, Work};
 use crate::core::event::{Event, Word};
@@ -9,12 +10,12 @@ use crate::core::job::{EndedAttempt, Job, Source};
 use crate::core::retry;
 use crate::core::step::{Effect, Given, Input, Step, step};
 use crate::model::handle::Request;
-use crate::model::ids::{JobKey, Mark};
+use crate::model::ids::{AttemptNo, JobKey, Mark};
 use crate::model::spec::Place;
 use crate::model::time::{BootTime, Now};
 use crate::service::clock::Clock;
 use crate::service::crash;
-use crate::store::records::StoredEvent;
+use crate::store::records::{StoredEvent, StoredEvidence};
 use crate::store::{BATCH_LIMIT_BYTES, Batch, Handle};
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -64,6 +65,8 @@ struct Turn {
     ended: Vec<(JobKey, EndedAttempt)>,
     events: Vec<StoredEvent>,
     wakes: Vec<(JobKey, Option<BootTime>)>,
+    kept: Vec<StoredEvidence>,
+    evidence_gone: Vec<(JobKey, AttemptNo)>,
     store_settled: bool,
 }
 
@@ -79,6 +82,7 @@ pub(super) struct Driver {
     backup_due: BackupDue,
     pub(super) known: BTreeMap<Place, watch::Sender<Known>>,
     pub(super) tasks: JoinSet<()>,
+    pub(super) evidence: evidence::Desk,
     /// The number of the look that each job waits for, and of the last one of all.
     looks: BTreeMap<JobKey, u64>,
     last_look: u64,
@@ -112,6 +116,7 @@ impl Driver {
             backup_due: BackupDue { at: BootTime(0), sequence },
             known: BTreeMap::new(),
             tasks: JoinSet::new(),
+            evidence: evidence::Desk::default(),
             looks: BTreeMap::new(),
             last_look: 0,
             store_fault: None,
@@ -129,6 +134,7 @@ impl Driver {
             self.pending.push_back(Work::Input(key.clone(), Input::Started));
             self.take_homeless(&key);
         }
+        self.note_evidence_of_the_past();
     }
 
     /// Runs until it is told to stop, and the calls under way have come out or took too long.
@@ -138,6 +144,7 @@ impl Driver {
             self.turns().await;
             self.back_up_if_due().await;
             self.reap();
+            self.gather_evidence();
             self.wait().await;
         }
         self.wind_down().await;
@@ -152,6 +159,9 @@ impl Driver {
             Ok(()) => self.store.sweep_blobs(self.book.digests_in_use()).await.map(drop),
             Err(error) => Err(error),
         };
+        if result.is_ok() {
+            self.evidence.swept();
+        }
         let pause = if result.is_ok() { BACKUP_INTERVAL } else { BACKUP_RETRY };
         self.backup_due =
             BackupDue { at: now.plus(pause), sequence: self.sequence + BACKUP_COMMITS };
@@ -166,6 +176,7 @@ impl Driver {
         }
         let now = self.clock.now().boot;
         let next = self.book.wakes.values().min().copied();
+        let next = evidence::earliest(next, self.evidence.next());
         let delay = next.map_or(LONGEST_SLEEP, |at| at.since(now)).min(LONGEST_SLEEP);
         tokio::select! {
             Some(message) = self.lines.messages.recv() => self.take(message).await,
@@ -219,6 +230,10 @@ impl Driver {
                         turn.batch.delete(crate::store::records::job_key(&key))?;
                         turn.dropped.push(key);
                     }
+                }
+                Some(Work::Keep(kept)) => {
+                    turn.evidence_gone.extend(evidence::put(&mut turn.batch, &self.book, &kept)?);
+                    turn.kept.push(kept);
                 }
                 Some(Work::StoreSettled) => {
                     turn.batch.delete(crate::store::records::NEW_STORE)?;
@@ -365,8 +380,18 @@ impl Driver {
             self.book.jobs.remove(key);
             self.book.wakes.remove(key);
         }
+        let now = self.clock.now().boot;
         for (key, ended) in turn.ended {
+            if self.book.lacks_evidence(&key, &ended) {
+                self.evidence.note(&key, ended.attempt.no, now);
+            }
             self.book.record_ended(&key, ended);
+        }
+        for gone in &turn.evidence_gone {
+            self.book.evidence.remove(gone);
+        }
+        for kept in turn.kept {
+            self.book.evidence.insert((kept.job.clone(), kept.attempt), kept);
         }
         for (key, wake) in turn.wakes {
             match wake {
@@ -438,6 +463,7 @@ impl Driver {
         // What is under way was decided by records that may not be there any more. A CreateJob that
         // is cut off counts as sent; one that waits for its turn must not go out later on.
         self.tasks.shutdown().await;
+        self.evidence = evidence::Desk::default();
         self.known.clear();
         let report = self.store.reopen().await?;
         let is_complete = stored::take_report(&self.store, &report).await?;
@@ -467,6 +493,7 @@ impl Driver {
             }
             Message::Swept(swept) => self.take_pass(swept),
             Message::Files(set) => self.take_files(set).await,
+            Message::Gathered(gathered) => self.take_gathered(gathered),
         }
     }
 
@@ -504,6 +531,7 @@ impl Driver {
         }
         self.turns().await;
         self.tasks.abort_all();
+        self.evidence.tasks.abort_all();
         self.store.close().await;
         let open: usize = self.book.jobs.values().map(|job| job.open.len()).sum();
         tracing::info!(attempts_left_running = open, "stopped; no job was stopped");

@@ -31,6 +31,7 @@ mod book;
 mod bucket;
 mod driver;
 mod effects;
+mod evidence;
 mod files;
 mod outages;
 mod passes;

@@ -6,7 +6,7 @@ use crate::core::job::{EndedAttempt, Job};
 use crate::core::step::Step;
 use crate::model::ids::{Digest, JobKey};
 use crate::model::spec::JobSpec;
-use crate::store::records::{self, RecordError, StoredEvent};
+use crate::store::records::{self, RecordError, StoredEvent, StoredEvidence};
 use crate::store::{Batch, Fresh, Handle, OpenReport, StoreError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -135,6 +135,9 @@ pub(super) async fn load(store: &Handle, book: &mut Book) -> Result<Log, StateEr
     for (key, ended) in all::<(JobKey, EndedAttempt)>(store, records::ATTEMPTS).await? {
         book.record_ended(&key, ended);
     }
+    for kept in all::<StoredEvidence>(store, records::EVIDENCE).await? {
+        book.evidence.insert((kept.job.clone(), kept.attempt), kept);
+    }
     for event in all::<StoredEvent>(store, records::EVENTS).await? {
         log.note(&event);
     }
@@ -212,6 +215,7 @@ pub(super) fn put_ended(
     let kept = u32::try_from(ATTEMPTS_KEPT).unwrap_or(u32::MAX);
     if let Some(old) = ended.attempt.no.checked_sub(kept).filter(|no| *no > 0) {
         batch.delete(records::attempt_key(key, old))?;
+        batch.delete(records::evidence_key(key, old))?;
     }
     Ok(())
 }

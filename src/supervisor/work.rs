@@ -1,5 +1,6 @@
 //! What the driver's queue is made of.
 
+use super::evidence::Gathered;
 use crate::config::JobSet;
 use crate::core::job::Job;
 use crate::core::step::{Input, Pass};
@@ -7,6 +8,7 @@ use crate::model::checkpoint::Look;
 use crate::model::cloud::{CloudJob, Status};
 use crate::model::ids::{CloudId, JobKey};
 use crate::model::time::WallTime;
+use crate::store::records::StoredEvidence;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Messages that may wait for the driver; the sender of the next one waits for room.
@@ -23,6 +25,8 @@ pub(super) enum Message {
     Swept(Swept),
     /// The job files were read.
     Files(JobSet),
+    /// The raw answers of an end were fetched, or were not.
+    Gathered(Gathered),
 }
 
 /// A pass over ListJobs at one place, with everything that changed in full.
@@ -47,6 +51,8 @@ pub(super) enum Work {
     Accept(Box<Job>),
     /// A job that was never submitted and has no file any more.
     Drop(JobKey),
+    /// The raw answers of an end are a blob by now; their record is to be committed.
+    Keep(StoredEvidence),
     /// What an earlier store may have sent is accounted for at every place.
     StoreSettled,
 }

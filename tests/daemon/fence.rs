@@ -8,7 +8,7 @@ use spotkeeper::model::fence::{EXIT_CODE, KEY};
 use spotkeeper::model::ids::{CloudId, Owner};
 use spotkeeper::model::spec::{CredentialsRef, Place};
 use spotkeeper::openapi::client::PlainHttp;
-use spotkeeper::openapi::credentials::Keychain;
+use spotkeeper::openapi::credentials::{Credentials, Keychain};
 use spotkeeper::service::clock::Clock;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -19,25 +19,36 @@ fn put_fenced(world: &World, job: &JobFile) {
     std::fs::write(file, text).expect("written");
 }
 
-/// A client of the world's emulator.
-fn client(world: &World) -> Dlc {
+/// Where a test finds the world's keys.
+fn reference(world: &World) -> CredentialsRef {
     let (id, secret) = crate::harness::KEY;
     let file = world.path("keys.toml");
     let keys = format!("access_key_id = \"{id}\"\naccess_key_secret = \"{secret}\"\n");
     std::fs::write(&file, keys).expect("written");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("chmod");
+    CredentialsRef::File(file)
+}
+
+/// The world's keys.
+pub(crate) async fn keys_of(world: &World) -> Credentials {
+    let held = Keychain::default().keys(&reference(world), Clock::new().now().wall).await;
+    held.expect("keys").keys
+}
+
+/// A client of the world's emulator.
+fn client(world: &World) -> Dlc {
     let place = Place {
         region: "cn-hangzhou".into(),
         workspace: "12345".into(),
         endpoint: world.url(),
         storage: None,
-        credentials: CredentialsRef::File(file),
+        credentials: reference(world),
     };
     let owner = Owner::new("tstown").expect("an owner");
     Dlc::new(&place, owner, &Keychain::default(), PlainHttp::Loopback).expect("a client")
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(future)
 }

@@ -64,11 +64,17 @@ pub(crate) struct World {
     emulator: Child,
     address: String,
     daemon: Option<Child>,
+    key: (&'static str, &'static str),
 }
 
 impl World {
     /// Starts an emulator with `flags` and writes the daemon file.
     pub(crate) fn new(flags: &[&str]) -> Self {
+        Self::with_key(KEY, flags)
+    }
+
+    /// The same with another access key than that of all worlds.
+    pub(crate) fn with_key(key: (&'static str, &'static str), flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         for name in ["jobs.d", "bucket", "secrets", "cloud"] {
             std::fs::create_dir(folder.path().join(name)).expect("a folder");
@@ -76,7 +82,7 @@ impl World {
         let log = File::create(folder.path().join("emulator.log")).expect("a log");
         let mut emulator = Command::new(BIN)
             .args(["emulator", "--allow-root", "--acceptance", ACCEPTANCE])
-            .args(["--access-key", &format!("{}:{}", KEY.0, KEY.1), "--dir"])
+            .args(["--access-key", &format!("{}:{}", key.0, key.1), "--dir"])
             .arg(folder.path().join("cloud"))
             .args(flags)
             .stdout(Stdio::piped())
@@ -106,7 +112,7 @@ acceptance = "{ACCEPTANCE}"
 "#
         );
         std::fs::write(folder.path().join("spotkeeper.toml"), daemon_file).expect("written");
-        Self { folder, emulator, address, daemon: None }
+        Self { folder, emulator, address, daemon: None, key }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -183,14 +189,22 @@ total_steps = {steps}
         command
             .args(["run", "--config"])
             .arg(self.path("spotkeeper.toml"))
-            .env("ALIBABA_CLOUD_ACCESS_KEY_ID", KEY.0)
-            .env("ALIBABA_CLOUD_ACCESS_KEY_SECRET", KEY.1)
+            .env("ALIBABA_CLOUD_ACCESS_KEY_ID", self.key.0)
+            .env("ALIBABA_CLOUD_ACCESS_KEY_SECRET", self.key.1)
             .env_remove("STATE_DIRECTORY")
             .env_remove("RUNTIME_DIRECTORY")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log.expect("a log"));
         command
+    }
+
+    /// Runs a verb against this world's daemon, in this world's folder.
+    pub(crate) fn cli(&self, words: &[&str]) -> std::process::Output {
+        let mut command = Command::new(BIN);
+        command.args(words).arg("--config").arg(self.path("spotkeeper.toml"));
+        command.env_remove("SPOTKEEPER_SOCKET").current_dir(self.folder.path());
+        command.stdin(Stdio::null()).output().expect("it runs")
     }
 
     /// Starts the daemon, with these environment variables besides its own.

@@ -10,8 +10,10 @@
     reason = "a test's failure is for people to read, and its waits are real time"
 )]
 
+mod canaries;
 mod crash;
 mod demo;
+mod evidence;
 mod fence;
 mod harness;
 mod ledger;

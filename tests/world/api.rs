@@ -19,7 +19,8 @@ use spotkeeper::cli::{Answers, Cli, Console};
 use spotkeeper::model::handle::{ActVerb, Refusal, Request, WAITING_LIMIT};
 use spotkeeper::model::time::WallTime;
 use spotkeeper::model::view::{
-    ActReport, DaemonView, EventPage, EventView, JobPage, JobRow, WhyView,
+    ActReport, DaemonView, EventPage, EventView, EvidenceView, JobPage, JobRow, MissingView,
+    WhyView,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -103,6 +104,17 @@ fn respond(request: Request) {
                     .collect()),
             }),
         ),
+        Request::Evidence { name, attempt, reply } => {
+            drop(reply.send(known(&name).map(|row| EvidenceView {
+                job: row.name,
+                run: 1,
+                attempt: attempt.unwrap_or(3),
+                id: "dlc1".into(),
+                taken: "2026-11-30T00:10:00Z".into(),
+                files: [("get_job.json".to_owned(), json!({ "JobId": "dlc1" }))].into(),
+                missing: vec![MissingView { file: "get_job_events.json".into(), why: "x".into() }],
+            })));
+        }
         Request::Body { name, reply } => {
             drop(reply.send(known(&name).map(|_| json!({ "DisplayName": name }))));
         }
@@ -205,6 +217,7 @@ async fn each_address_answers_as_its_schema_says() {
         ("/api/v1/jobs", "ps"),
         ("/api/v1/jobs/vit-large", "describe"),
         ("/api/v1/jobs/vit-large/why", "why"),
+        ("/api/v1/jobs/vit-large/evidence?attempt=2", "evidence"),
         ("/api/v1/jobs/vit-large/body", "body"),
         ("/api/v1/jobs/vit-large/checkpoints", "checkpoints"),
         ("/api/v1/events?job=vit-large&after=3&limit=5", "events"),
