@@ -3,7 +3,7 @@
 //! Every field is kept, known or not, and each keeps its place in the file it came from.
 
 use super::codes;
-use super::diagnostic::Notes;
+use super::diagnostic::{Diagnostic, Notes, Source, accepted};
 use super::json_places;
 use super::reader::Span;
 use serde_json::{Map, Number, Value};
@@ -16,6 +16,17 @@ pub(super) type Spots = BTreeMap<String, (Span, Span)>;
 /// The pointer one step below `pointer`.
 pub(super) fn step(pointer: &str, key: &str) -> String {
     format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))
+}
+
+/// The object in a JSON text, or what is wrong with it and where.
+pub fn json_object(source: &Source) -> Result<Map<String, Value>, Vec<Diagnostic>> {
+    let notes = Notes::new(source);
+    let value = Body::from_json(&notes).map(|body| body.value);
+    let found = notes.into_found();
+    match value {
+        Some(Value::Object(map)) if accepted(&found) => Ok(map),
+        Some(_) | None => Err(found),
+    }
 }
 
 /// A CreateJob body with its places.

@@ -62,6 +62,14 @@ codes! {
     FIELDS_EXCLUDE = 44;
     /// A credentials file that is missing or open to everybody.
     CREDENTIALS_FILE = 45;
+    /// AIMaster is on, on general-compute spot.
+    AIMASTER_ON_SPOT = 46;
+    /// Spot in a region, or for a framework, for which it is not documented.
+    SPOT_PLACE = 47;
+    /// A share of the list price that the console does not offer.
+    BID_STEP = 48;
+    /// A bid that reads like one in another unit.
+    BID_UNIT = 49;
     /// No `DataSources` entry covers the checkpoint path.
     NOT_COVERED = 50;
     /// The `DataSources` entry that covers it hides its bucket.
@@ -76,10 +84,22 @@ codes! {
     NOT_OBJECT_STORAGE = 55;
     /// The bucket is in another region than the target.
     OTHER_REGION = 56;
+    /// A bid on Lingjun in another form than a share of the list price.
+    LINGJUN_BID = 57;
+    /// A Lingjun job without a VPC.
+    LINGJUN_VPC = 58;
+    /// A `DisplayName` with other letters, or more of them, than DLC takes.
+    DISPLAY_NAME = 59;
     /// An unknown placeholder in a resume argument.
     PLACEHOLDER = 60;
     /// The resume argument cannot reach the trainer.
     RESUME_LOST = 61;
+    /// What looks like a secret in plain text, by its name or its shape.
+    PLAIN_SECRET = 62;
+    /// A role of JobSpecs that is unknown, misspelt, there twice, or has too many pods.
+    ROLE = 63;
+    /// `Tags` at the top of the body.
+    TOP_TAGS = 64;
     /// One job name in two files.
     NAME_TWICE = 70;
     /// Two jobs on one checkpoint prefix.

@@ -14,7 +14,7 @@ pub(super) const FILES_IN_FOLDER: usize = 10_000;
 const ENTRIES_IN_FOLDER: usize = 100_000;
 
 /// Reads a regular file of UTF-8 text.
-pub(super) fn read(path: &Path) -> Result<Source, Box<Diagnostic>> {
+pub fn read(path: &Path) -> Result<Source, Box<Diagnostic>> {
     let unreadable = |cause: String| {
         let mend = "make it a regular file that the daemon's user may read";
         Box::new(Diagnostic::error(Anchor::whole(path), codes::UNREADABLE, cause, mend))

@@ -9,8 +9,10 @@ use super::codes;
 use super::daemon::DaemonConfig;
 use super::diagnostic::{Anchor, Diagnostic, Notes, Source, accepted, sort};
 use super::files;
+use super::platform;
 use super::reader::{Found, Table, parse};
 use super::schema::JOB;
+use super::size::{self, Launcher};
 use super::submit;
 use crate::model::checkpoint::Location;
 use crate::model::ids::{JobKey, JobName, TargetName};
@@ -160,8 +162,9 @@ fn job(
     let list_price_per_hour = budget(&mut top);
     top.finish();
     let body = body?;
-    let command = checkpoint.as_ref().and_then(|c| c.resume_command.as_deref());
-    submit::check_size(&body, launcher, command, &secret_envs, rules);
+    platform::check(&body, place, spot.as_ref(), list_price_per_hour);
+    let launcher_is = if launcher { Launcher::Around } else { Launcher::None };
+    size::check(&body, launcher_is, checkpoint.as_ref(), &secret_envs, rules);
     let Value::Object(body) = body.value else { return None };
     let (name, _) = file.name.clone()?;
     Some(JobSpec {
@@ -170,7 +173,7 @@ fn job(
         launcher,
         body,
         secret_envs,
-        spot,
+        spot: spot.map(|table| table.bid),
         checkpoint,
         total_steps,
         retry,
@@ -231,7 +234,24 @@ fn body<'n, 's>(
     }
 }
 
-fn spot(notes: &Notes<'_>, top: &mut Table<'_, '_>, body: Option<&Body<'_, '_>>) -> Option<Bid> {
+/// `[spot]`, and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct SpotTable {
+    /// The bid.
+    pub(super) bid: Bid,
+    /// Whether it was written as a price an hour.
+    pub(super) hourly: bool,
+    /// Where the table stands.
+    pub(super) header: Anchor,
+    /// Where the bid's value stands.
+    pub(super) value: Anchor,
+}
+
+fn spot(
+    notes: &Notes<'_>,
+    top: &mut Table<'_, '_>,
+    body: Option<&Body<'_, '_>>,
+) -> Option<SpotTable> {
     let mut table = top.table("spot")?;
     if let Some(body) = body {
         submit::check_single_bid(body);
@@ -255,9 +275,13 @@ fn spot(notes: &Notes<'_>, top: &mut Table<'_, '_>, body: Option<&Body<'_, '_>>)
         notes.error(last.unwrap_or(&span), codes::BID, message, mend);
         return None;
     }
-    let positive = |found: &Found<Money>, amount: Money| {
+    let bid = |bid: Bid, hourly: bool, found: &Found<Money>| {
+        let (header, value) = (notes.source.at(&span), notes.source.at(&found.span));
+        Some(SpotTable { bid, hourly, header, value })
+    };
+    let positive = |found: &Found<Money>, amount: Money, hourly: bool| {
         if amount > Money(0) {
-            return Some(Bid::PricePerMinute(amount));
+            return bid(Bid::PricePerMinute(amount), hourly, found);
         }
         let mend = "wanted: more than 0.000001 CNY a minute";
         notes.error(&found.span, codes::WRONG_VALUE, "the bid is zero", mend);
@@ -265,18 +289,19 @@ fn spot(notes: &Notes<'_>, top: &mut Table<'_, '_>, body: Option<&Body<'_, '_>>)
     };
     if let Some(found) = &discount {
         if DISCOUNTS.contains(&found.value) {
-            return Some(Bid::Discount(found.value));
+            return bid(Bid::Discount(found.value), false, found);
         }
         let message = format!("`discount_limit` {} is not a share of the list price", found.value);
-        let mend = "wanted: 0.01 to 1.0; 0.4 is \"at most 40 % of the list price\"";
+        let share = found.value.to_string().parse().unwrap_or_default();
+        let mend = platform::share_mend(share);
         notes.error(&found.span, codes::WRONG_VALUE, message, mend);
         return None;
     }
     if let Some(found) = &minute {
-        return positive(found, found.value);
+        return positive(found, found.value, false);
     }
     // The API takes a price a minute. Rounded down: never more than was asked for.
-    hour.as_ref().and_then(|found| positive(found, found.value.share(1, 60)))
+    hour.as_ref().and_then(|found| positive(found, found.value.share(1, 60), true))
 }
 
 fn warn_of_empty_resume(body: &Body<'_, '_>) {

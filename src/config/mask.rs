@@ -3,6 +3,8 @@
 //! Works on text alone, since a line has to be shown even if its file cannot be parsed. It keeps
 //! the width of the line, so that a caret below it still stands right, and rather masks too much.
 
+use super::secret_shape::jwts;
+
 /// Beginnings by which access keys and tokens are known, and the length from which a word is one.
 const KEY_BEGINNINGS: [(&str, usize); 9] = [
     ("LTAI", 16),
@@ -25,7 +27,8 @@ pub(super) fn secret_name(name: &str) -> bool {
     ) {
         return false;
     }
-    let hints = ["secret", "token", "passw", "credential", "private", "apikey", "accesskey"];
+    let hints =
+        ["secret", "token", "passw", "passphrase", "credential", "private", "apikey", "accesskey"];
     hints.iter().any(|hint| name.contains(hint))
         || ["key", "auth", "pwd", "value"].iter().any(|end| name.ends_with(end))
 }
@@ -44,6 +47,12 @@ pub(super) fn looks_like_key(text: &str) -> bool {
 
 fn is_key(word: &str) -> bool {
     KEY_BEGINNINGS.iter().any(|(start, length)| word.starts_with(start) && word.len() >= *length)
+}
+
+/// The words of a text that look like access keys or tokens.
+pub(super) fn key_words(text: &str) -> Vec<std::ops::Range<usize>> {
+    let keys = words(text).filter(|(_, word)| looks_like_key(word));
+    keys.map(|(at, word)| at..at + word.len()).collect()
 }
 
 /// Runs of the letters that keys are made of, with their first byte.
@@ -66,6 +75,22 @@ pub(super) fn mask(line: &str) -> String {
     for (at, word) in words(line) {
         if is_key(word) {
             hidden[at..at + word.len()].fill(true);
+        }
+    }
+    for at in jwts(line) {
+        hidden[at].fill(true);
+    }
+    if let Some(at) = line.find("-----BEGIN ") {
+        hidden[at..].fill(true);
+    }
+    for (at, _) in line.match_indices("--") {
+        let name = &line[at + 2..];
+        let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-')));
+        if let Some(end) = end.filter(|end| name[*end..].starts_with(' '))
+            && secret_name(&name[..end])
+        {
+            let (start, end) = value_after(line, at + 2 + end);
+            hidden[start..end].fill(true);
         }
     }
     for (at, _) in line.match_indices("://") {
@@ -133,6 +158,10 @@ mod tests {
             r#"endpoint = "https://me:s3cr3t@host/""#,
             r#"HF_TOKEN = """s3cr3t"#,
             r#"X_SECRET = "a\"s3cr3t" # é"#,
+            "UserCommand = \"run --api-key s3cr3t --x\"",
+            "UserCommand = \"run --token 's3cr3t' é\"",
+            "A = \"-----BEGIN PRIVATE KEY-----\\ns3cr3t\"",
+            "A = \"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIs3cr3tMjM0In0.c2lnbmF0dXJlLXM\"",
         ] {
             let masked = mask(line);
             assert!(!masked.contains("s3cr3t"), "{masked}");

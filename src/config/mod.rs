@@ -15,6 +15,7 @@ pub mod job;
 pub mod mapping;
 pub mod nearest;
 pub mod schema;
+pub mod secret_shape;
 pub mod secrets;
 pub mod set;
 
@@ -25,11 +26,15 @@ mod fields;
 mod files;
 mod json_places;
 mod mask;
+mod platform;
 mod reader;
+mod size;
 mod submit;
 
+pub use body::json_object;
 pub use daemon::{DAEMON_FILE, DaemonConfig, DaemonFile, Surroundings, load_daemon};
 pub use diagnostic::{Diagnostic, Severity};
-pub use files::is_job_file;
+pub use fields::{ANSWER_ONLY, NEWER_THAN_1_4_17};
+pub use files::{is_job_file, read};
 pub use job::{Rules, load_job};
 pub use set::{JobSet, load_files, load_folder, load_jobs};

@@ -15,13 +15,6 @@ use crate::model::spec::Target;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Bytes of a CreateJob body, what the service adds included.
-pub(super) const BODY_BYTES: usize = 65_536;
-/// Bytes kept free for the launcher, the resume argument, mark, tags and bid.
-const ROOM_BYTES: usize = 3 * 1024;
-/// Bodies larger than this are warned about.
-const LARGE_BYTES: usize = BODY_BYTES / 10 * 9;
-
 /// Takes the references to secrets out of `Envs`: the name of the variable, and of its file.
 /// Checks every value of `Envs` on the way.
 pub(super) fn take_secrets(body: &mut Body<'_, '_>, rules: Rules<'_>) -> BTreeMap<String, String> {
@@ -146,7 +139,7 @@ fn required(body: &Body<'_, '_>) {
     }
     if let Some(word) = body.text("/JobType")
         && !word.is_empty()
-        && !JOB_TYPES.contains(&word)
+        && !JOB_TYPES.iter().any(|known| known.eq_ignore_ascii_case(word))
     {
         let at = body.notes.source.at(&body.at("/JobType"));
         let message =
@@ -312,42 +305,6 @@ pub(super) fn check_single_bid(body: &Body<'_, '_>) {
     }
 }
 
-/// Checks the size that the body will have with everything that is added before it is sent.
-pub(super) fn check_size(
-    body: &Body<'_, '_>,
-    launcher: bool,
-    resume_command: Option<&str>,
-    secret_envs: &BTreeMap<String, String>,
-    rules: Rules<'_>,
-) {
-    let command = body.text("/UserCommand").unwrap_or_default();
-    let sent = |text: &str| {
-        // The launcher puts the command in single quotes: each one inside grows, and JSON doubles
-        // the backslash.
-        let quotes = if launcher { text.matches('\'').count() * 4 } else { 0 };
-        Value::from(text).to_string().len() + quotes
-    };
-    let secrets: usize = secret_envs
-        .iter()
-        .map(|(name, file)| {
-            let size = rules.job_secrets.and_then(|dir| secrets::check_file(dir, file).ok());
-            name.len() + usize::try_from(size.unwrap_or(0)).unwrap_or(0) + 8
-        })
-        .sum();
-    let longest = sent(command).max(resume_command.map_or(0, sent));
-    let rest = body.value.to_string().len() - Value::from(command).to_string().len();
-    let size = rest + longest + secrets + ROOM_BYTES;
-    let message = format!(
-        "the body needs {size} of {BODY_BYTES} bytes ({ROOM_BYTES} of them for what spotkeeper adds)"
-    );
-    let mend = "move long scripts or values into the image or onto mounted storage";
-    if size > BODY_BYTES {
-        body.notes.error(&body.key_at(""), codes::BODY_SIZE, message, mend);
-    } else if size > LARGE_BYTES {
-        body.notes.warning(&body.key_at(""), codes::BODY_SIZE, message, mend);
-    }
-}
-
 /// Ranks of the job: `PodCount` × GPUs of each spec. `None` if one of them is not known.
 pub(super) fn ranks(body: &Body<'_, '_>) -> Option<u32> {
     let mut ranks: u64 = 0;
@@ -364,7 +321,7 @@ pub(super) fn ranks(body: &Body<'_, '_>) -> Option<u32> {
 
 /// GPUs of a general-compute spec whose name tells them: `ecs.gn7e-c16g1.4xlarge` has 16 vCPUs a
 /// GPU, and `4xlarge` has 4 × 4 vCPUs.
-fn gpus_of(spec: &str) -> Option<u64> {
+pub(super) fn gpus_of(spec: &str) -> Option<u64> {
     let (family, size) = spec.strip_prefix("ecs.")?.split_once('.')?;
     let (cpus, gpus) = family.split_once("-c")?.1.split_once('g')?;
     let (cpus, gpus): (u64, u64) = (cpus.parse().ok()?, gpus.parse().ok()?);

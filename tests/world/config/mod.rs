@@ -9,6 +9,7 @@ use std::path::Path;
 mod bodies;
 mod files;
 mod mistakes;
+mod platform;
 
 const DAEMON: &str = r#"
 owner = "k3f9qz"
