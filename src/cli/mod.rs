@@ -21,6 +21,7 @@ pub mod evidence;
 pub mod exit;
 pub mod explain;
 pub mod failure;
+pub mod import;
 pub mod init;
 pub mod output;
 pub mod ps;
@@ -123,6 +124,8 @@ pub enum Verb {
     Check(CheckArgs),
     /// Look whether every target can be reached: keys, clock, permissions, buckets
     Doctor,
+    /// Make a job file from the CreateJob body of a script, or from a job on DLC
+    Import(import::ImportArgs),
     /// Give this installation its owner id and its daemon file
     Init,
     /// Explain the code of an error
@@ -300,6 +303,7 @@ fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<ExitCode, Failure> 
             Ok(exit_of(check::check(&request, &around, console.out)?))
         }
         Verb::Doctor => block_on(doctor::doctor(console)),
+        Verb::Import(args) => block_on(import::import(&args, console)),
         Verb::Init => {
             let (config, around) = (&console.global.config, Surroundings::of_this_process());
             Ok(exit_of(init::init(config.as_deref(), &around, console.out, console.err)?))

@@ -32,6 +32,29 @@ pub fn wrap(user_command: &str, attempt: AttemptNo) -> String {
     text(user_command, attempt, GROUP_WAIT_S)
 }
 
+/// The user's command in a text that [`wrap`] made, or another version's; `None` for any other text.
+pub fn unwrap(text: &str) -> Option<String> {
+    const OPEN: &str = "eval '";
+    let (before, rest) = text.split_once(OPEN)?;
+    if !before.starts_with("sk_") || !text.contains(LINE) {
+        return None;
+    }
+    // A quote of the user's own stands as `'\''`: the first that does not is the end.
+    let mut command = String::new();
+    let mut rest = rest;
+    loop {
+        let (part, after) = rest.split_once('\'')?;
+        command.push_str(part);
+        match after.strip_prefix(r"\''") {
+            Some(more) => {
+                command.push('\'');
+                rest = more;
+            }
+            None => return Some(command),
+        }
+    }
+}
+
 /// The shell text, line by line:
 ///
 /// - `sk_g` looks at the programs of the launcher's process group, itself and dead ones left out;

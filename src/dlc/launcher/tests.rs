@@ -248,3 +248,15 @@ fn only_a_complete_end_line_is_one() {
         assert_eq!(line(text), None, "{text}");
     }
 }
+
+#[test]
+fn what_was_wrapped_comes_back_and_nothing_else_does() {
+    for command in
+        ["", "a", "echo 'x' && b", "'''", r"\'' \ 'q", "多 \"é\"\nline 2 'z'\n", "eval 'a'"]
+    {
+        assert_eq!(unwrap(&wrap(command, 7)).as_deref(), Some(command), "{command:?}");
+    }
+    for other in ["", "eval 'a'", "sk_x; eval 'a'", "echo spotkeeper: end attempt=1; eval 'a'"] {
+        assert_eq!(unwrap(other), None, "{other}");
+    }
+}
