@@ -38,15 +38,13 @@ pub fn has_private_key(text: &str) -> bool {
     })
 }
 
-/// Blocks of private keys in a text; one that does not end goes to the end of the text.
-fn private_keys(text: &str) -> Vec<Range<usize>> {
+/// The block of a private key in a text; one that does not end goes to the end of the text.
+fn private_key(text: &str) -> Option<Range<usize>> {
     const END: &str = "PRIVATE KEY-----";
-    let Some(start) = text.find("-----BEGIN ").filter(|at| has_private_key(&text[*at..])) else {
-        return Vec::new();
-    };
+    let start = text.find("-----BEGIN ").filter(|at| has_private_key(&text[*at..]))?;
     let mut ends = text[start..].match_indices(END).map(|(at, _)| start + at + END.len());
     let end = ends.nth(1).unwrap_or(text.len());
-    vec![start..end]
+    Some(start..end)
 }
 
 /// JSON web tokens in a text.
@@ -131,7 +129,7 @@ pub fn in_command(text: &str) -> Vec<Secret> {
             found.push(Secret { at: value, name: Some(name[..end].to_owned()) });
         }
     }
-    let shapes = key_words(text).into_iter().chain(jwts(text)).chain(private_keys(text));
+    let shapes = key_words(text).into_iter().chain(jwts(text)).chain(private_key(text));
     found.extend(shapes.map(|at| Secret { at, name: None }));
     found.sort_by_key(|secret| (secret.at.start, secret.name.is_none()));
     let mut end = 0;

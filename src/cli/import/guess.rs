@@ -112,7 +112,7 @@ fn table(
         lines.push(format!("resume = \"--{flag} {{path}}\""));
     }
     let mark = if active { "" } else { "# " };
-    lines.into_iter().map(|line| format!("{mark}{line}\n")).collect()
+    lines.into_iter().fold(String::new(), |text, line| text + mark + &line + "\n")
 }
 
 /// The paths that a command names by arguments that are known.

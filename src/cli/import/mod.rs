@@ -7,6 +7,7 @@
 
 mod clean;
 mod guess;
+mod references;
 mod toml_text;
 
 use super::Console;
@@ -204,7 +205,9 @@ async fn live(
     })?;
     match answer.value {
         Value::Object(map) => Ok(map),
-        _ => Err(Failure::Look(format!("job {id}: the answer is not an object"))),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err(Failure::Look(format!("job {id}: the answer is not an object")))
+        }
     }
 }
 
@@ -228,23 +231,23 @@ fn only(mut fitting: Vec<&Target>) -> Option<&Target> {
 /// The target: the named one, the one of the job's workspace, the only one.
 fn choose(
     daemon: Option<&DaemonConfig>,
-    named: Option<&str>,
+    asked: Option<&str>,
     workspace: Option<&str>,
 ) -> Result<TargetName, Failure> {
     let name = |text: &str| TargetName::new(text).map_err(|bad| Failure::Usage(bad.to_string()));
     let Some(targets) = daemon.map(|daemon| &daemon.targets) else {
-        return name(named.unwrap_or(TARGET));
+        return name(asked.unwrap_or(TARGET));
     };
     let listed = || {
         let names: Vec<&str> = targets.keys().map(TargetName::as_str).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     };
-    if let Some(named) = named {
-        let wanted = name(named)?;
+    if let Some(asked) = asked {
+        let wanted = name(asked)?;
         let known = targets.contains_key(&wanted).then_some(wanted);
         return known.ok_or_else(|| {
             Failure::Usage(format!(
-                "no target `{named}` in the daemon file; there are: {}",
+                "no target `{asked}` in the daemon file; there are: {}",
                 listed()
             ))
         });
@@ -273,44 +276,29 @@ pub fn job_text(import: Import<'_>) -> Result<JobText, Failure> {
         let lines = draft.comments.entry("/UserCommand".to_owned()).or_default();
         lines.push(guess::about_command(&command).to_owned());
     }
-    let mut text = toml_text::comment(&format!("A job file, imported from {}.", import.from));
-    for note in &draft.notes {
-        text.push_str(&toml_text::comment(note));
-    }
-    let secrets_at = import.daemon.map_or(Path::new("/etc/spotkeeper/secrets"), |d| &d.job_secrets);
     let mut remarks: Vec<String> =
-        draft.notes.iter().filter(|n| n.starts_with("NOTE: ")).cloned().collect();
-    let mut files: BTreeMap<&String, &String> = BTreeMap::new();
-    for (variable, file) in &draft.secrets {
-        files.insert(file, variable);
+        draft.notes.iter().filter(|note| note.starts_with("NOTE: ")).cloned().collect();
+    let secrets = secret_files(&draft, import.daemon);
+    let mut text = toml_text::comment(&format!("A job file, imported from {}.", import.from));
+    for line in draft.notes.iter().chain(&secrets) {
+        text.push_str(&toml_text::comment(line));
     }
-    for (file, variable) in files {
-        let path = secrets_at.join(file);
-        let path = path.display();
-        let line = format!(
-            "{variable} was a secret: put its value into {path} (install -m 600 /dev/stdin {path})."
-        );
-        text.push_str(&toml_text::comment(&line));
-        remarks.push(line);
-    }
+    remarks.extend(secrets);
     if import.daemon.is_none() {
-        text.push_str(&toml_text::comment(
-            "No daemon file was found: `target` has to be one of its [targets.NAME].",
-        ));
+        let line = "No daemon file was found: `target` has to be one of its [targets.NAME].";
+        text.push_str(&toml_text::comment(line));
     }
-    text.push_str(&format!("\nname = \"{name}\"\ntarget = \"{target_name}\"\n\n"));
+    let head = [String::new(), format!("name = \"{name}\""), format!("target = \"{target_name}\"")];
+    text.push_str(&head.join("\n"));
+    text.push_str("\n\n");
     text.push_str(&toml_text::submit(&draft.body, &draft.comments));
+    text.push('\n');
     if let Some((key, bid)) = &draft.spot {
-        text.push_str(&format!(
-            "\n{}",
-            toml_text::comment(
-                "The SpotSpec of every role; 0.4 is \"at most 40 % of the list price\"."
-            )
-        ));
-        text.push_str(&format!("[spot]\n{key} = {bid}\n"));
+        let line = "The SpotSpec of every role; 0.4 is \"at most 40 % of the list price\".";
+        text.push_str(&toml_text::comment(line));
+        text.push_str(&["[spot]", &format!("{key} = {bid}"), "\n"].join("\n"));
     }
     let own = draft.body.get("DataSources").and_then(Value::as_array).cloned().unwrap_or_default();
-    text.push('\n');
     text.push_str(&guess::checkpoint(&command, &draft.sources, &own));
     let rules = import.daemon.map_or(Rules::unknown(), Rules::of);
     let file = read_job(&Source::new(Path::new(&format!("{name}.toml")), text.clone()), rules);
@@ -318,6 +306,21 @@ pub fn job_text(import: Import<'_>) -> Result<JobText, Failure> {
     // The files of secrets are made by the person, by the remark above.
     diagnostics.retain(|found| found.code != codes::SECRET || draft.secrets.is_empty());
     Ok(JobText { name, text, diagnostics, remarks })
+}
+
+/// Which file each secret belongs into.
+fn secret_files(draft: &clean::Draft, daemon: Option<&DaemonConfig>) -> Vec<String> {
+    let folder = daemon.map_or(Path::new("/etc/spotkeeper/secrets"), |found| &found.job_secrets);
+    let files: BTreeMap<&String, &String> =
+        draft.secrets.iter().map(|(variable, file)| (file, variable)).collect();
+    let lines = files.into_iter().map(|(file, variable)| {
+        let path = folder.join(file);
+        let path = path.display();
+        format!(
+            "{variable} was a secret: put its value into {path} (install -m 600 /dev/stdin {path})."
+        )
+    });
+    lines.collect()
 }
 
 fn job_name(given: Option<&str>, draft: &clean::Draft, stem: &str) -> Result<JobName, Failure> {

@@ -83,7 +83,7 @@ impl Writer<'_> {
             out.push('\n');
             self.comment(out, &pointer);
             if let Value::Object(map) = value {
-                out.push_str(&format!("[{path}]\n"));
+                out.extend(["[", &path, "]\n"]);
                 self.table(out, &path, &pointer, map);
             }
             for (index, item) in value.as_array().into_iter().flatten().enumerate() {
@@ -92,7 +92,7 @@ impl Writer<'_> {
                     out.push('\n');
                 }
                 self.comment(out, &pointer);
-                out.push_str(&format!("[[{path}]]\n"));
+                out.extend(["[[", &path, "]]\n"]);
                 if let Value::Object(map) = item {
                     self.table(out, &path, &pointer, map);
                 }

@@ -42,9 +42,9 @@ pub(super) fn commands(asked: &Asked<'_, '_, '_>) -> Vec<Finding> {
             .iter()
             .filter_map(|secret| Some(format!("`{}`", secret.name.as_ref()?)))
             .collect();
-        let named =
+        let shown =
             if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-        let message = format!("the command looks like it holds a secret in plain text{named}");
+        let message = format!("the command looks like it holds a secret in plain text{shown}");
         let mend = "give it as an environment variable: { secret = \"file-name\" } in Envs, $NAME in the command";
         found.push(Finding::new(asked.value(&pointer), message, mend));
     }
