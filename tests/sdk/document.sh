@@ -57,6 +57,7 @@ until_holds() {
 }
 creates() { [ "$(grep -c '"event":"create"' "$work/emulator/ledger.jsonl")" -ge "$1" ]; }
 
+touch "$work/stdout" "$work/stderr"
 "$spotkeeper" emulator --listen 127.0.0.1:0 --access-key testid:testsecret --dir "$work/emulator" \
   --virtual --market constant:0.3 >"$work/stdout" 2>"$work/stderr" &
 emulator=$!

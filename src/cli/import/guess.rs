@@ -65,7 +65,11 @@ pub(super) fn checkpoint(command: &str, sources: &[Value], body: &[Value]) -> St
             text.push_str(&table(path, place.as_ref().ok(), hidden, active, load_flag(&named)));
         }
         [] => {
-            text.push_str(&comment("The command names no folder to save to; the mounts are:"));
+            text.push_str(&comment(if all.is_empty() {
+                "The command names no folder to save to, and nothing is mounted."
+            } else {
+                "The command names no folder to save to; the mounts are:"
+            }));
             for mount in &all {
                 let path = mount.path.as_deref().unwrap_or("(the data set's own path)");
                 text.push_str(&comment(&format!("  {path}")));
