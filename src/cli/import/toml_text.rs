@@ -138,7 +138,15 @@ fn inline(out: &mut String, value: &Value) {
     match value {
         Value::Null => out.push_str("\"\""),
         Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
-        Value::Number(number) => out.push_str(&number.to_string()),
+        Value::Number(number) => {
+            let text = number.to_string();
+            let whole = !text.contains(['.', 'e', 'E']);
+            out.push_str(&text);
+            // A whole number of TOML has 64 bits; as a decimal one it keeps its value.
+            if whole && text.parse::<i64>().is_err() && text.parse::<u64>().is_err() {
+                out.push_str(".0");
+            }
+        }
         Value::String(text) => out.push_str(&quoted(text)),
         Value::Array(items) => {
             out.push('[');
