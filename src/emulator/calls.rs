@@ -1,83 +1,226 @@
-//! The calls of PAI-DLC 2020-12-03 that the emulator answers, by method and path, and their
-//! answers in the shapes of real ones.
+//! The calls that the emulator answers: one row of [`ACTIONS`] each, by product, method and path.
+//!
+//! A call's deed is in the file of its noun below `calls/`; it reads its parameters, changes the
+//! world at most once, and answers in the shape of the real one.
 
-use super::gateway::{Refusal, parse_query, percent_decode};
-use super::job::{Job, Moment, Pod, local_time, uuid};
-use super::listing::ListQuery;
-use super::process::Pods;
-use super::views;
+pub mod body;
+mod checks;
+mod datasets;
+mod jobs;
+mod links;
+mod measures;
+mod pods;
+pub mod query;
+mod services;
+mod shelves;
+mod signals;
+mod specs;
+mod spots;
+mod tags;
+mod templates;
+
+use super::gateway::{Refusal, percent_decode};
+use super::job::{Job, Moment, uuid};
 use super::world::{CallError, World};
-use serde_json::{Map, Value, json};
+use body::Body;
+use query::Query;
+use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// The version of the API, as `x-acs-version` names it.
-pub const VERSION: &str = "2020-12-03";
-/// Lines of one log answer.
-const LOG_LINES_LIMIT: usize = 100_000;
-/// Lines of one log or events answer when nothing is asked for.
-const LINES_DEFAULT: usize = 2_000;
+/// A product of PAI, as `x-acs-version` tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Product {
+    /// PAI-DLC.
+    Dlc,
+    /// PaiStudio.
+    PaiStudio,
+    /// AIWorkSpace.
+    AiWorkSpace,
+}
 
-/// One call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Call {
-    /// `POST /api/v1/jobs`.
-    CreateJob,
-    /// `GET /api/v1/jobs`.
-    ListJobs,
-    /// `GET /api/v1/jobs/{JobId}`.
-    GetJob(String),
-    /// `POST /api/v1/jobs/{JobId}/stop`.
-    StopJob(String),
-    /// `DELETE /api/v1/jobs/{JobId}`.
-    DeleteJob(String),
-    /// `GET /api/v1/jobs/{JobId}/events`.
-    GetJobEvents(String),
-    /// `GET /api/v1/jobs/{JobId}/pods/{PodId}/events`.
-    GetPodEvents(String, String),
-    /// `GET /api/v1/jobs/{JobId}/pods/{PodId}/logs`.
-    GetPodLogs(String, String),
-    /// `GET /api/v1/ecsspecs`.
-    ListEcsSpecs,
+impl Product {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Dlc, Self::PaiStudio, Self::AiWorkSpace];
+
+    /// The version of its API.
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::Dlc => "2020-12-03",
+            Self::PaiStudio => "2022-01-12",
+            Self::AiWorkSpace => "2021-02-04",
+        }
+    }
+
+    /// Its name in endpoints and in fault rules.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Dlc => "pai-dlc",
+            Self::PaiStudio => "paistudio",
+            Self::AiWorkSpace => "aiworkspace",
+        }
+    }
+
+    /// The product that has this version.
+    pub fn of_version(version: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|product| product.version() == version)
+    }
+
+    /// The RAM action that lets a caller do a call.
+    pub fn ram_action(self, call: &str) -> String {
+        let prefix = match self {
+            Self::Dlc => "pai",
+            Self::PaiStudio => "paistudio",
+            Self::AiWorkSpace => "paidataset",
+        };
+        format!("{prefix}:{call}")
+    }
+}
+
+type Answered = Result<Map<String, Value>, CallError>;
+type Deed = fn(&mut World, &Request<'_>) -> Answered;
+
+/// One kind of call.
+#[derive(Debug)]
+pub struct Action {
+    /// Whose call it is.
+    pub product: Product,
+    /// Its name, as `x-acs-action` gives it.
+    pub name: &'static str,
+    method: &'static str,
+    /// Below `/api/v1/`; a part in braces stands for an id.
+    path: &'static str,
+    deed: Deed,
+}
+
+const fn dlc(name: &'static str, method: &'static str, path: &'static str, deed: Deed) -> Action {
+    Action { product: Product::Dlc, name, method, path, deed }
+}
+
+const fn workspace(
+    name: &'static str,
+    method: &'static str,
+    path: &'static str,
+    deed: Deed,
+) -> Action {
+    Action { product: Product::AiWorkSpace, name, method, path, deed }
+}
+
+/// Every call.
+pub const ACTIONS: &[Action] = &[
+    dlc("CreateJob", "POST", "jobs", jobs::create),
+    dlc("ListJobs", "GET", "jobs", jobs::list),
+    dlc("GetJob", "GET", "jobs/{JobId}", jobs::get),
+    dlc("UpdateJob", "PUT", "jobs/{JobId}", jobs::update),
+    dlc("DeleteJob", "DELETE", "jobs/{JobId}", jobs::delete),
+    dlc("StopJob", "POST", "jobs/{JobId}/stop", jobs::stop),
+    dlc("GetJobEvents", "GET", "jobs/{JobId}/events", jobs::events),
+    dlc("GetJobMetrics", "GET", "jobs/{JobId}/metrics", measures::of_job),
+    dlc("GetMetrics", "GET", "cms/metrics", measures::of_monitor),
+    dlc("GetJobSanityCheckResult", "GET", "jobs/{JobId}/sanitycheckresult", checks::get),
+    dlc("ListJobSanityCheckResults", "GET", "jobs/{JobId}/sanitycheckresults", checks::list),
+    dlc("GetPodEvents", "GET", "jobs/{JobId}/pods/{PodId}/events", pods::events),
+    dlc("GetPodLogs", "GET", "jobs/{JobId}/pods/{PodId}/logs", pods::logs),
+    dlc("GetWebTerminal", "GET", "jobs/{JobId}/pods/{PodId}/webterminal", links::web_terminal),
+    dlc("GetDashboard", "GET", "jobs/{JobId}/dashboard", links::dashboard),
+    dlc("GetRayDashboard", "GET", "jobs/{JobId}/rayDashboard", links::ray_dashboard),
+    dlc("GetToken", "GET", "tokens", links::token),
+    dlc("CreateSignal", "POST", "jobs/{JobId}/signals", signals::create),
+    dlc("ListSignals", "GET", "jobs/{JobId}/signals", signals::list),
+    dlc("GetSignal", "GET", "jobs/{JobId}/signals/{SignalId}", signals::get),
+    dlc("TagResources", "POST", "tags", tags::tag),
+    dlc("UntagResources", "DELETE", "tags", tags::untag),
+    dlc("ListEcsSpecs", "GET", "ecsspecs", specs::list),
+    dlc("CreateTensorboard", "POST", "tensorboards", services::create_tensorboard),
+    dlc("ListTensorboards", "GET", "tensorboards", services::list_tensorboards),
+    dlc("GetTensorboard", "GET", "tensorboards/{Id}", services::get_tensorboard),
+    dlc("UpdateTensorboard", "PUT", "tensorboards/{Id}", services::update_tensorboard),
+    dlc("DeleteTensorboard", "DELETE", "tensorboards/{Id}", services::delete_tensorboard),
+    dlc("StartTensorboard", "PUT", "tensorboards/{Id}/start", services::start_tensorboard),
+    dlc("StopTensorboard", "PUT", "tensorboards/{Id}/stop", services::stop_tensorboard),
+    dlc("GetTensorboardSharedUrl", "GET", "tensorboards/{Id}/sharedurl", links::tensorboard),
+    dlc("CreateRayHistoryServer", "POST", "rayhistoryservers", services::create_ray),
+    dlc("ListRayHistoryServers", "GET", "rayhistoryservers", services::list_ray),
+    dlc("GetRayHistoryServer", "GET", "rayhistoryservers/{Id}", services::get_ray),
+    dlc("DeleteRayHistoryServer", "DELETE", "rayhistoryservers/{Id}", services::delete_ray),
+    dlc("StartRayHistoryServer", "POST", "rayhistoryservers/{Id}/start", services::start_ray),
+    dlc("StopRayHistoryServer", "POST", "rayhistoryservers/{Id}/stop", services::stop_ray),
+    dlc("CreateJobTemplate", "POST", "jobtemplates", templates::create),
+    dlc("ListJobTemplates", "GET", "jobtemplates", templates::list),
+    dlc("GetJobTemplate", "GET", "jobtemplates/{Id}", templates::get),
+    dlc("UpdateJobTemplate", "PUT", "jobtemplates/{Id}", templates::update),
+    dlc("DeleteJobTemplate", "DELETE", "jobtemplates/{Id}", templates::delete),
+    dlc(
+        "SetJobTemplateDefaultVersion",
+        "PUT",
+        "jobtemplates/{Id}/defaultversion",
+        templates::set_default,
+    ),
+    Action {
+        product: Product::PaiStudio,
+        name: "GetSpotPriceHistory",
+        method: "GET",
+        path: "spots/{InstanceType}/pricehistory",
+        deed: spots::price_history,
+    },
+    workspace("CreateDataset", "POST", "datasets", datasets::create),
+    workspace("ListDatasets", "GET", "datasets", datasets::list),
+    workspace("GetDataset", "GET", "datasets/{Id}", datasets::get),
+    workspace("UpdateDataset", "PUT", "datasets/{Id}", datasets::update),
+    workspace("DeleteDataset", "DELETE", "datasets/{Id}", datasets::delete),
+    workspace("GetDatasetVersion", "GET", "datasets/{Id}/versions/{Name}", datasets::version),
+];
+
+/// One call: what is asked for, of what.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Its kind.
+    pub action: &'static Action,
+    /// The ids in its path, in order.
+    ids: Vec<String>,
 }
 
 impl Call {
-    /// The call that method and path (encoded, without the query) name.
-    pub fn route(method: &str, path: &str) -> Option<Self> {
-        let rest = path.strip_prefix("/api/v1/")?;
-        let parts: Vec<String> = rest.split('/').map(percent_decode).collect();
-        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        Some(match (method, parts.as_slice()) {
-            ("POST", ["jobs"]) => Self::CreateJob,
-            ("GET", ["jobs"]) => Self::ListJobs,
-            ("GET", ["jobs", id]) => Self::GetJob((*id).to_owned()),
-            ("POST", ["jobs", id, "stop"]) => Self::StopJob((*id).to_owned()),
-            ("DELETE", ["jobs", id]) => Self::DeleteJob((*id).to_owned()),
-            ("GET", ["jobs", id, "events"]) => Self::GetJobEvents((*id).to_owned()),
-            ("GET", ["jobs", id, "pods", pod, "events"]) => {
-                Self::GetPodEvents((*id).to_owned(), (*pod).to_owned())
-            }
-            ("GET", ["jobs", id, "pods", pod, "logs"]) => {
-                Self::GetPodLogs((*id).to_owned(), (*pod).to_owned())
-            }
-            ("GET", ["ecsspecs"]) => Self::ListEcsSpecs,
-            _ => return None,
-        })
+    /// The call that method and path (encoded, without the query) name in the product of
+    /// `version`; a version that nobody has is taken for that of PAI-DLC.
+    pub fn route(version: &str, method: &str, path: &str) -> Option<Self> {
+        let product = Product::of_version(version).unwrap_or(Product::Dlc);
+        let parts: Vec<String> =
+            path.strip_prefix("/api/v1/")?.split('/').map(percent_decode).collect();
+        ACTIONS
+            .iter()
+            .filter(|action| action.product == product && action.method == method)
+            .find_map(|action| Some(Self { action, ids: fit(action.path, &parts)? }))
     }
 
     /// The name of the action.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::CreateJob => "CreateJob",
-            Self::ListJobs => "ListJobs",
-            Self::GetJob(_) => "GetJob",
-            Self::StopJob(_) => "StopJob",
-            Self::DeleteJob(_) => "DeleteJob",
-            Self::GetJobEvents(_) => "GetJobEvents",
-            Self::GetPodEvents(..) => "GetPodEvents",
-            Self::GetPodLogs(..) => "GetPodLogs",
-            Self::ListEcsSpecs => "ListEcsSpecs",
+        self.action.name
+    }
+
+    /// How its answer spells `RequestId`: two of them differ.
+    fn request_id_key(&self) -> &'static str {
+        match self.name() {
+            "GetJobSanityCheckResult" | "ListJobSanityCheckResults" => "RequestID",
+            _ => "RequestId",
         }
     }
+}
+
+/// The ids of a path, if it has the shape of `pattern`.
+fn fit(pattern: &str, parts: &[String]) -> Option<Vec<String>> {
+    let wanted: Vec<&str> = pattern.split('/').collect();
+    if wanted.len() != parts.len() {
+        return None;
+    }
+    let mut ids = Vec::new();
+    for (wanted, part) in wanted.into_iter().zip(parts) {
+        if wanted.starts_with('{') {
+            ids.push(part.clone());
+        } else if wanted != part {
+            return None;
+        }
+    }
+    Some(ids)
 }
 
 /// An answer.
@@ -87,6 +230,7 @@ pub struct Reply {
     pub status: u16,
     /// JSON object.
     pub body: Map<String, Value>,
+    request_id_key: &'static str,
 }
 
 impl Reply {
@@ -97,7 +241,7 @@ impl Reply {
         body.insert("Message".into(), message.into());
         body.insert("HostId".into(), host.into());
         body.insert("Recommend".into(), "".into());
-        Self { status, body }
+        Self { status, body, request_id_key: "RequestId" }
     }
 
     /// What the gateway says when it lets nothing in.
@@ -108,7 +252,7 @@ impl Reply {
     /// Gives the answer its `RequestId`.
     pub fn with_request_id(mut self) -> (Self, String) {
         let id = uuid().to_ascii_uppercase();
-        self.body.insert("RequestId".into(), id.clone().into());
+        self.body.insert(self.request_id_key.into(), id.clone().into());
         (self, id)
     }
 }
@@ -118,21 +262,33 @@ impl Reply {
 pub struct Request<'a> {
     /// What is called.
     pub call: &'a Call,
-    /// The query as sent, without `?`.
-    pub query: &'a str,
+    /// The query.
+    pub query: Query,
     /// The body.
     pub body: &'a [u8],
     /// `Host`.
     pub host: &'a str,
     /// How long a new job stays out of ListJobs.
     pub list_lag: Duration,
+    /// When it was let in.
+    pub now: Moment,
+}
+
+impl Request<'_> {
+    /// The id at a place of the path; a deed asks only for those that its row has.
+    fn id(&self, place: usize) -> &str {
+        self.call.ids.get(place).map_or("", String::as_str)
+    }
+
+    fn fields(&self) -> Result<Body, CallError> {
+        Body::read(self.body)
+    }
 }
 
 /// Does a call and answers it.
-pub fn answer(world: &mut World, request: &Request<'_>, now: Moment) -> Reply {
-    let done = do_call(world, request, now);
-    match done {
-        Ok(body) => Reply { status: 200, body },
+pub fn answer(world: &mut World, request: &Request<'_>) -> Reply {
+    match (request.call.action.deed)(world, request) {
+        Ok(body) => Reply { status: 200, body, request_id_key: request.call.request_id_key() },
         Err(error) => {
             let (status, code) = match &error {
                 CallError::InvalidParameter(_) => (400, "InvalidParameter"),
@@ -148,60 +304,9 @@ pub fn answer(world: &mut World, request: &Request<'_>, now: Moment) -> Reply {
     }
 }
 
-fn do_call(
-    world: &mut World,
-    request: &Request<'_>,
-    now: Moment,
-) -> Result<Map<String, Value>, CallError> {
-    let query = parse_query(request.query);
-    let get = |name: &str| query.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
-    let lines = |name: &str| match get(name) {
-        None | Some("") => Ok(LINES_DEFAULT),
-        Some(text) => text
-            .parse()
-            .map(|count: usize| count.min(LOG_LINES_LIMIT))
-            .map_err(|_| CallError::InvalidParameter(format!("{name}: {text} is no number"))),
-    };
-    let only_id = |id: &str| object(json!({"JobId": id}));
-    match request.call {
-        Call::CreateJob => world.create(request.body, now).map(|id| only_id(&id)),
-        Call::StopJob(id) => world.stop(id, now).map(|()| only_id(id)),
-        Call::DeleteJob(id) => world.delete(id, now).map(|()| only_id(id)),
-        Call::GetJob(id) => Ok(views::whole(world.job(id)?, now.wall)),
-        Call::ListJobs => {
-            let query = ListQuery::read(&query, now.wall).map_err(CallError::InvalidParameter)?;
-            let shown = world.jobs().filter(|job| job.created.at + request.list_lag <= now.at);
-            let (page, total) = query.page(shown);
-            let items: Vec<_> = page.into_iter().map(|job| views::item(job, now.wall)).collect();
-            Ok(object(json!({"Jobs": items, "TotalCount": total})))
-        }
-        Call::GetJobEvents(id) => {
-            let job = world.job(id)?;
-            let from = job.events.len().saturating_sub(lines("MaxEventsNum")?);
-            Ok(object(json!({"JobId": id, "Events": job.events[from..]})))
-        }
-        Call::GetPodEvents(id, pod_id) => {
-            let pod = pod(world.job(id)?, pod_id, get("PodUid"))?;
-            let body = json!({
-                "JobId": id, "PodId": pod.id, "PodUid": pod.uid, "Events": pod_events(pod),
-            });
-            Ok(object(body))
-        }
-        Call::GetPodLogs(id, pod_id) => {
-            let pod = pod(world.job(id)?, pod_id, get("PodUid"))?;
-            let logs = match world.pods() {
-                Some(pods) => Pods::tail(&pods.log_path(id, &pod.place()), lines("MaxLines")?),
-                None => Ok(Vec::new()),
-            };
-            // A pod that never ran has no log: that is an empty one.
-            let logs = logs.unwrap_or_default();
-            let body = json!({"JobId": id, "PodId": pod.id, "PodUid": pod.uid, "Logs": logs});
-            Ok(object(body))
-        }
-        Call::ListEcsSpecs => {
-            list_ecs_specs(world, &query, now).map_err(CallError::InvalidParameter)
-        }
-    }
+/// The job that the path names first.
+fn job<'a>(world: &'a World, request: &Request<'_>) -> Result<&'a Job, CallError> {
+    world.job(request.id(0))
 }
 
 fn object(value: Value) -> Map<String, Value> {
@@ -213,81 +318,51 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// A pod; `uid` may name one that was in its place before.
-fn pod<'a>(job: &'a Job, id: &str, uid: Option<&str>) -> Result<&'a Pod, CallError> {
-    let uid = uid.filter(|uid| !uid.is_empty());
-    job.pod(id, uid).ok_or_else(|| CallError::NotFound(id.to_owned()))
-}
-
-fn pod_events(pod: &Pod) -> Vec<String> {
-    let line = |wall, text: String| format!("{} {text}", local_time(wall));
-    let created = pod.created.map(|wall| {
-        line(wall, format!("Normal Scheduled Successfully assigned {} to emulator", pod.id))
-    });
-    let started = pod.started.map(|wall| line(wall, "Normal Started Started container".into()));
-    created.into_iter().chain(started).collect()
-}
-
-/// Instance types that are offered: name, CPU cores, GiB, GPUs, GPU type, GiB a GPU, resource type.
-const SPECS: [(&str, u32, u32, u32, &str, u32, &str); 5] = [
-    ("ecs.g7.xlarge", 4, 16, 0, "", 0, "ECS"),
-    ("ecs.gn7i-c8g1.2xlarge", 8, 30, 1, "NVIDIA A10", 24, "ECS"),
-    ("ecs.gn7e-c16g1.4xlarge", 16, 125, 1, "NVIDIA A100", 80, "ECS"),
-    ("ecs.gn6v-c8g1.2xlarge", 8, 32, 1, "NVIDIA V100", 16, "ECS"),
-    ("ml.gu7ef.8xlarge-gu100", 32, 256, 1, "GU100", 96, "Lingjun"),
-];
-
-fn list_ecs_specs(
-    world: &mut World,
-    query: &[(String, String)],
-    now: Moment,
-) -> Result<Map<String, Value>, String> {
-    let get = |name: &str| {
-        query.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.as_str())
-    };
-    if get("SortBy").is_some() {
-        // The real one refuses every documented value.
-        return Err("SortBy: cannot be used".to_owned());
-    }
-    let quote = world.market.quote(now.at);
-    let specs: Vec<Value> = SPECS
-        .iter()
-        .map(|(name, cpu, memory, gpus, gpu_type, gpu_memory, resource_type)| {
-            json!({
-                "InstanceType": name,
-                "AcceleratorType": if *gpus == 0 { "CPU" } else { "GPU" },
-                "Cpu": cpu, "Memory": memory, "Gpu": gpus, "GpuType": gpu_type,
-                "GpuMemory": gpu_memory, "ResourceType": resource_type, "IsAvailable": true,
-                "DefaultGPUDriver": "", "SupportedGPUDrivers": [],
-                "PaymentTypes": ["PostPaid", "Spot"],
-                // Only WithStock is known; the other word is a guess.
-                "SpotStockStatus": if quote.stock { "WithStock" } else { "NoStock" },
-                "NonProtectSpotDiscount": quote.discount,
-            })
-        })
-        .filter(|spec| {
-            let is = |name: &str| get(name).is_none_or(|wanted| spec[name] == wanted);
-            let named = get("InstanceTypes").is_none_or(|wanted| {
-                wanted.split(',').any(|name| spec["InstanceType"] == name.trim())
-            });
-            is("AcceleratorType") && is("ResourceType") && named
-        })
-        .collect();
-    let total = specs.len();
-    Ok(object(json!({"EcsSpecs": specs, "TotalCount": total})))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn route(version: &str, method: &str, path: &str) -> Option<(&'static str, Vec<String>)> {
+        Call::route(version, method, path).map(|call| (call.name(), call.ids))
+    }
 
     #[test]
     fn paths_are_decoded_after_they_are_split() {
         let id = "dlc a/b+c~d*é".to_owned();
         let path = "/api/v1/jobs/dlc%20a%2Fb%2Bc~d%2A%C3%A9";
-        assert_eq!(Call::route("GET", path), Some(Call::GetJob(id)));
-        assert_eq!(Call::route("POST", "/api/v1/jobs/x/stop"), Some(Call::StopJob("x".into())));
-        assert_eq!(Call::route("PUT", "/api/v1/jobs/x"), None);
-        assert_eq!(Call::route("GET", "/api/v2/jobs"), None);
+        let dlc = Product::Dlc.version();
+        assert_eq!(route(dlc, "GET", path), Some(("GetJob", vec![id])));
+        assert_eq!(
+            route(dlc, "POST", "/api/v1/jobs/x/stop"),
+            Some(("StopJob", vec!["x".to_owned()]))
+        );
+        assert_eq!(route(dlc, "PATCH", "/api/v1/jobs/x"), None);
+        assert_eq!(route(dlc, "GET", "/api/v2/jobs"), None);
+    }
+
+    #[test]
+    fn the_version_tells_products_apart() {
+        let path = "/api/v1/datasets/d-1";
+        let dataset = ("GetDataset", vec!["d-1".to_owned()]);
+        assert_eq!(route(Product::AiWorkSpace.version(), "GET", path), Some(dataset));
+        assert_eq!(route(Product::Dlc.version(), "GET", path), None);
+        assert_eq!(route(Product::PaiStudio.version(), "GET", "/api/v1/tokens"), None);
+    }
+
+    #[test]
+    fn no_two_rows_answer_the_same_request() {
+        let shape = |action: &Action| {
+            let parts: Vec<&str> = action
+                .path
+                .split('/')
+                .map(|part| if part.starts_with('{') { "{}" } else { part })
+                .collect();
+            format!("{:?} {} {}", action.product, action.method, parts.join("/"))
+        };
+        let mut shapes: Vec<String> = ACTIONS.iter().map(shape).collect();
+        shapes.sort_unstable();
+        let all = shapes.len();
+        shapes.dedup();
+        assert_eq!(shapes.len(), all);
     }
 }

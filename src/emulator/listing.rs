@@ -1,32 +1,54 @@
 //! ListJobs: filters, order and pages, with the traps that the real one has. Without `StartTime`
-//! and `EndTime` only the last 7 days are searched; `DisplayName` is a substring in any case.
+//! and `EndTime` only the last 7 days are searched; `DisplayName` is a substring in any case; a
+//! page is cut out of what there is when it is asked for, so jobs that come in shift the next one.
 
-use super::job::Job;
-use super::views::{USER_ID, USER_NAME, workspace};
+use super::calls::query::{DEFAULT_WINDOW, Order, Page, Query, Window, wrong};
+use super::job::{Job, Moment};
+use super::submission::JOB_TYPES;
+use super::views::{USER_ID, USER_NAME, quota, workspace};
+use super::world::CallError;
 use crate::model::time::WallTime;
 use serde_json::{Map, Value};
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
-use std::time::Duration;
 
-/// Jobs on one page at most; more that are asked for are not given.
-const PAGE_SIZE_LIMIT: usize = 100;
-/// Jobs on a page when nothing is asked for.
-const PAGE_SIZE_DEFAULT: usize = 10;
-/// How far back a search without times goes.
-const DEFAULT_WINDOW: Duration = Duration::from_hours(7 * 24);
+const STATUSES: [&str; 13] = [
+    "Creating",
+    "Queuing",
+    "Bidding",
+    "EnvPreparing",
+    "SanityChecking",
+    "Running",
+    "Restarting",
+    "Stopping",
+    "SucceededReserving",
+    "FailedReserving",
+    "Succeeded",
+    "Failed",
+    "Stopped",
+];
+const OVERSOLD: [&str; 4] = [
+    "ForbiddenQuotaOverSold",
+    "ForceQuotaOverSold",
+    "AcceptQuotaOverSold-true",
+    "AcceptQuotaOverSold-false",
+];
+/// Fields of times that a search can be about.
+const TIME_FIELDS: [&str; 4] =
+    ["GmtCreateTime", "GmtSubmittedTime", "GmtRunningTime", "GmtFinishTime"];
+/// Fields of numbers that a search can be about.
+const NUMBER_FIELDS: [&str; 3] = ["Duration", "NodeCount", "Priority"];
 
 /// The parameters of one ListJobs.
 #[derive(Debug)]
 pub struct ListQuery {
-    texts: BTreeMap<String, String>,
+    query: Query,
     tags: Map<String, Value>,
-    from: WallTime,
-    until: WallTime,
+    window: Window,
+    numbers: Option<NumberRange>,
     sort_by: SortBy,
     order: Order,
-    page: usize,
-    page_size: usize,
+    page: Page,
+    now: WallTime,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -38,129 +60,135 @@ enum SortBy {
     FinishTime,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Order {
-    Ascending,
-    Descending,
+#[derive(Debug)]
+struct NumberRange {
+    field: String,
+    least: f64,
+    most: f64,
 }
 
 impl ListQuery {
     /// Reads the query of a request.
     ///
     /// # Errors
-    /// What is wrong, in words for an `InvalidParameter`.
-    pub fn read(query: &[(String, String)], now: WallTime) -> Result<Self, String> {
-        let texts: BTreeMap<String, String> =
-            query.iter().filter(|(_, value)| !value.is_empty()).cloned().collect();
-        let get = |name: &str| texts.get(name).map(String::as_str);
-        let time = |name: &str| match get(name) {
-            None => Ok(None),
-            Some(text) => WallTime::parse(text)
-                .map(Some)
-                .ok_or_else(|| format!("{name}: {text} is not YYYY-MM-DDTHH:MM:SSZ")),
-        };
-        let number = |name: &str, default: usize| match get(name) {
-            None => Ok(default),
-            Some(text) => text
-                .parse()
-                .ok()
-                .filter(|n| *n > 0)
-                .ok_or_else(|| format!("{name}: {text} is no number from 1")),
-        };
-        let tags = match get("Tags") {
-            None => Map::new(),
-            Some(text) => {
-                serde_json::from_str(text).map_err(|_| format!("Tags: {text} is no JSON object"))?
-            }
-        };
-        let sort_by = match get("SortBy") {
+    /// [`CallError::InvalidParameter`] names the parameter.
+    pub fn read(query: &Query, now: Moment) -> Result<Self, CallError> {
+        query.word("Status", &STATUSES)?;
+        query.word("JobType", &JOB_TYPES)?;
+        query.word("Accessibility", &["PUBLIC", "PRIVATE"])?;
+        query.word("PaymentType", &["PrePaid", "Spot", "PostPaid"])?;
+        query.word("OversoldInfo", &OVERSOLD)?;
+        query.word("TimeRangeField", &TIME_FIELDS)?;
+        query.flag("EnableAssignNode")?;
+        // All jobs are the caller's own: it changes nothing else.
+        let own = query.flag("ShowOwn")?;
+        if query.flag("FromAllWorkspaces")? == Some(true) && own != Some(true) {
+            return Err(wrong("FromAllWorkspaces: needs ShowOwn=true"));
+        }
+        let sort_by = match query.text("SortBy") {
             None | Some("GmtCreateTime") => SortBy::CreateTime,
             Some("DisplayName") => SortBy::DisplayName,
             Some("JobType") => SortBy::JobType,
             Some("Status") => SortBy::Status,
             Some("GmtFinishTime") => SortBy::FinishTime,
-            Some(other) => return Err(format!("SortBy: jobs cannot be sorted by {other}")),
+            Some(other) => return Err(wrong(format!("SortBy: jobs are not sorted by {other}"))),
         };
-        let order = match get("Order") {
-            None => Order::Descending,
-            Some(text) if text.eq_ignore_ascii_case("desc") => Order::Descending,
-            Some(text) if text.eq_ignore_ascii_case("asc") => Order::Ascending,
-            Some(other) => return Err(format!("Order: {other} is neither asc nor desc")),
-        };
-        if is_true(get("FromAllWorkspaces")) && !is_true(get("ShowOwn")) {
-            return Err("FromAllWorkspaces: needs ShowOwn=true".to_owned());
-        }
-        let (start, end) = (time("StartTime")?, time("EndTime")?);
-        let until = end.unwrap_or(WallTime(i64::MAX));
-        let from = start.unwrap_or_else(|| until.min(now).minus(DEFAULT_WINDOW));
-        let page = number("PageNumber", 1)?;
-        let page_size = number("PageSize", PAGE_SIZE_DEFAULT)?.min(PAGE_SIZE_LIMIT);
-        Ok(Self { texts, tags, from, until, sort_by, order, page, page_size })
+        Ok(Self {
+            tags: read_tags(query)?,
+            window: query.window(now, DEFAULT_WINDOW)?,
+            numbers: NumberRange::read(query)?,
+            sort_by,
+            order: query.order(Order::Descending)?,
+            page: query.page()?,
+            query: query.clone(),
+            now: now.wall,
+        })
     }
 
-    /// Whether a job is searched for.
+    /// Whether a job is searched for: every filter must let it through.
     pub fn matches(&self, job: &Job) -> bool {
-        let created = job.created.wall;
-        created >= self.from
-            && created <= self.until
-            && self.texts.iter().all(|(name, wanted)| self.fits(job, name, wanted))
+        let time = match self.query.text("TimeRangeField") {
+            None | Some("GmtCreateTime") => Some(job.created.wall),
+            Some("GmtSubmittedTime") => job.entered("Queuing"),
+            Some("GmtRunningTime") => job.entered("Running"),
+            Some(_) => job.finished(),
+        };
+        time.is_some_and(|time| self.window.holds(time))
+            && self.is_named(job)
+            && self.is_placed(job)
+            && self.says(job)
+            && self.numbers.as_ref().is_none_or(|range| range.holds(job, self.now))
             && self.tags.iter().all(|(key, value)| {
-                job.submission.body.get("Settings").and_then(|s| s.get("Tags")?.get(key))
-                    == Some(value)
+                setting(job, "Tags").and_then(|tags| tags.get(key)) == Some(value)
             })
     }
 
-    fn fits(&self, job: &Job, name: &str, wanted: &str) -> bool {
-        let body = |key: &str| job.submission.body.get(key).and_then(Value::as_str).unwrap_or("");
-        let setting = |key: &str| {
-            job.submission.body.get("Settings").and_then(|s| s.get(key)?.as_str()).unwrap_or("")
+    /// Whether a parameter is not given or fits.
+    fn asked(&self, name: &str, fits: impl Fn(&str) -> bool) -> bool {
+        self.query.text(name).is_none_or(fits)
+    }
+
+    fn one_of(&self, name: &str, value: &str) -> bool {
+        self.query.list(name).is_none_or(|words| words.contains(&value))
+    }
+
+    fn is_named(&self, job: &Job) -> bool {
+        let by_list = self.query.text("JobId").is_some() || self.one_of("JobIds", &job.id);
+        by_list
+            && self.asked("JobId", |id| id.eq_ignore_ascii_case(&job.id))
+            && self.asked("DisplayName", |part| within(&job.submission.display_name, part))
+            && self.asked("Status", |word| word == job.stage.word())
+            && self.asked("JobType", |kind| kind == job.submission.job_type)
+            && self.asked("UserIdForFilter", |id| id == USER_ID)
+            && self.asked("Username", |part| within(USER_NAME, part))
+    }
+
+    fn is_placed(&self, job: &Job) -> bool {
+        let everywhere = matches!(self.query.flag("FromAllWorkspaces"), Ok(Some(true)));
+        let public = field(job, "Accessibility") == "PUBLIC";
+        let payment = match (quota(job), job.submission.bid) {
+            (_, Some(_)) => "Spot",
+            ("", None) => "PostPaid",
+            (_, None) => "PrePaid",
         };
-        let within = |text: &str| text.to_lowercase().contains(&wanted.to_lowercase());
-        match name {
-            "DisplayName" => within(&job.submission.display_name),
-            "Status" => job.stage.word() == wanted,
-            "JobId" => job.id == wanted,
-            "JobIds" => {
-                // `JobId` wins.
-                self.texts.contains_key("JobId") || wanted.split(',').any(|id| id.trim() == job.id)
-            }
-            "JobType" | "ResourceId" | "Description" => body(name) == wanted,
-            "Accessibility" => match body(name) {
-                "" => wanted == "PRIVATE",
-                sent => sent == wanted,
-            },
-            "WorkspaceId" => {
-                is_true(self.texts.get("FromAllWorkspaces").map(String::as_str))
-                    || workspace(job) == wanted
-            }
-            "BusinessUserId" | "Caller" | "PipelineId" => setting(name) == wanted,
-            "UserIdForFilter" => wanted == USER_ID,
-            "Username" => wanted == USER_NAME,
-            "ResourceQuotaName" => false,
-            "PaymentType" => {
-                wanted == if job.submission.bid.is_some() { "Spot" } else { "PostPaid" }
-            }
-            "UserCommandSearch" => within(&job.submission.command),
-            "ReasonSearch" => within(&job.reason_code) || within(&job.reason_message),
-            // Times, order and pages are read elsewhere; all jobs are the caller's own; what is
-            // not known is ignored, as the real service does.
-            _ => true,
-        }
+        let assigned = job.submission.body.get("JobSpecs").and_then(Value::as_array);
+        let assigned = assigned.is_some_and(|specs| {
+            specs.iter().any(|spec| spec["AssignNodeSpec"]["EnableAssignNode"] == true)
+        });
+        (everywhere || self.asked("WorkspaceId", |id| id == workspace(job)))
+            && self.asked("Accessibility", |word| (word == "PUBLIC") == public)
+            && self.asked("PaymentType", |word| word == payment)
+            && self.asked("ResourceId", |id| id == quota(job))
+            && self.one_of("ResourceIds", quota(job))
+            && self.asked("ResourceQuotaName", |part| within(quota(job), part))
+            && self.asked("EnableAssignNode", |word| word.eq_ignore_ascii_case("true") == assigned)
+            && self.asked("OversoldInfo", |word| {
+                // No job here runs on what others left idle.
+                let word = word.trim_end_matches("-false");
+                setting(job, "OversoldType").and_then(Value::as_str) == Some(word)
+            })
+    }
+
+    fn says(&self, job: &Job) -> bool {
+        let images = job.submission.body.get("JobSpecs").and_then(Value::as_array);
+        let images = images.into_iter().flatten().filter_map(|spec| spec["Image"].as_str());
+        let images = images.collect::<Vec<_>>().join(" ");
+        let reason = format!("{} {}", job.reason_code, job.reason_message);
+        ["BusinessUserId", "Caller", "PipelineId"].iter().all(|name| {
+            let sent = setting(job, name).and_then(Value::as_str).unwrap_or_default();
+            self.asked(name, |wanted| wanted == sent)
+        }) && self.asked("TemplateId", |id| id == field(job, "TemplateId"))
+            && self.asked("Description", |part| within(field(job, "Description"), part))
+            && self.asked("UserCommandSearch", |words| has_words(&job.submission.command, words))
+            && self.asked("ImageSearch", |words| has_words(&images, words))
+            && self.asked("ReasonSearch", |words| has_words(&reason, words))
     }
 
     /// The jobs of the page that was asked for, and how many there are in all.
     pub fn page<'a>(&self, jobs: impl Iterator<Item = &'a Job>) -> (Vec<&'a Job>, usize) {
         let mut found: Vec<&Job> = jobs.filter(|job| self.matches(job)).collect();
-        let total = found.len();
-        found.sort_by(|a, b| {
-            let order = self.compare(a, b).then_with(|| a.id.cmp(&b.id));
-            match self.order {
-                Order::Ascending => order,
-                Order::Descending => order.reverse(),
-            }
-        });
-        let first = (self.page - 1).saturating_mul(self.page_size);
-        (found.into_iter().skip(first).take(self.page_size).collect(), total)
+        found.sort_by(|a, b| self.order.apply(self.compare(a, b).then_with(|| a.id.cmp(&b.id))));
+        self.page.cut(found)
     }
 
     fn compare(&self, a: &Job, b: &Job) -> Ordering {
@@ -174,20 +202,88 @@ impl ListQuery {
     }
 }
 
-/// Booleans come as `true` from typed clients and as `True` from the Python SDK.
-fn is_true(text: Option<&str>) -> bool {
-    text.is_some_and(|text| text.eq_ignore_ascii_case("true"))
+impl NumberRange {
+    fn read(query: &Query) -> Result<Option<Self>, CallError> {
+        let limit = |name: &str| {
+            let Some(text) = query.text(name) else { return Ok(None) };
+            let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+            number.map(Some).ok_or_else(|| wrong(format!("{name}: {text} is no number")))
+        };
+        let (least, most) = (limit("NumericRangeMin")?, limit("NumericRangeMax")?);
+        match (query.word("NumericRangeField", &NUMBER_FIELDS)?, least, most) {
+            (None, None, None) => Ok(None),
+            (Some(_), None, None) => {
+                Err(wrong("NumericRangeField: needs NumericRangeMin or NumericRangeMax"))
+            }
+            (None, _, _) => Err(wrong("NumericRangeMin, NumericRangeMax: need NumericRangeField")),
+            (Some(field), least, most) => Ok(Some(Self {
+                field: field.to_owned(),
+                least: least.unwrap_or(f64::NEG_INFINITY),
+                most: most.unwrap_or(f64::INFINITY),
+            })),
+        }
+    }
+
+    fn holds(&self, job: &Job, now: WallTime) -> bool {
+        let number = match self.field.as_str() {
+            "Duration" => job.entered("Running").map_or(0.0, |from| {
+                job.finished().unwrap_or(now).since(from).as_secs_f64().floor()
+            }),
+            "NodeCount" => u32::try_from(job.pods.len()).map_or(f64::INFINITY, f64::from),
+            _ => job.submission.body.get("Priority").and_then(Value::as_f64).unwrap_or(1.0),
+        };
+        (self.least..=self.most).contains(&number)
+    }
+}
+
+/// `Tags` is a JSON object in a text; a job must have all of them.
+fn read_tags(query: &Query) -> Result<Map<String, Value>, CallError> {
+    let Some(text) = query.text("Tags") else { return Ok(Map::new()) };
+    serde_json::from_str(text).map_err(|_| wrong(format!("Tags: {text} is no JSON object")))
+}
+
+fn field<'a>(job: &'a Job, name: &str) -> &'a str {
+    job.submission.body.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn setting<'a>(job: &'a Job, name: &str) -> Option<&'a Value> {
+    job.submission.body.get("Settings")?.get(name)
+}
+
+fn within(text: &str, part: &str) -> bool {
+    text.to_lowercase().contains(&part.to_lowercase())
+}
+
+/// Whether every word of `wanted` is a word of the text, in any case: a search by words, which
+/// does not find parts of one.
+fn has_words(text: &str, wanted: &str) -> bool {
+    let words = |text: &str| {
+        let text = text.to_lowercase();
+        text.split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let there = words(text);
+    words(wanted).iter().all(|word| there.contains(word))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emulator::job::Moment;
     use crate::emulator::submission::Submission;
     use crate::emulator::submission::tests::sample;
+    use crate::openapi::signature::percent_encode;
     use serde_json::json;
+    use std::time::Duration;
 
     const NOW: WallTime = WallTime(1_000_000_000_000);
+
+    fn read(query: &[(&str, &str)]) -> Result<ListQuery, CallError> {
+        let pairs = query.iter().map(|(name, value)| format!("{name}={}", percent_encode(value)));
+        let query = Query::read(&pairs.collect::<Vec<_>>().join("&"));
+        ListQuery::read(&query, Moment { at: Duration::ZERO, wall: NOW })
+    }
 
     fn job(id: &str, name: &str, age: Duration) -> Job {
         let mut body = sample();
@@ -199,9 +295,7 @@ mod tests {
     }
 
     fn ids(jobs: &[Job], query: &[(&str, &str)]) -> (Vec<String>, usize) {
-        let query: Vec<_> = query.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let query = ListQuery::read(&query, NOW).expect("a query");
-        let (page, total) = query.page(jobs.iter());
+        let (page, total) = read(query).expect("a query").page(jobs.iter());
         (page.iter().map(|job| job.id.clone()).collect(), total)
     }
 
@@ -244,9 +338,23 @@ mod tests {
             ("SortBy", "Price"),
             ("Order", "up"),
             ("FromAllWorkspaces", "true"),
+            ("ShowOwn", "yes"),
+            ("Status", "Running,Failed"),
+            ("JobType", "pytorchjob"),
+            ("Accessibility", "public"),
+            ("PaymentType", "Free"),
+            ("OversoldInfo", "x"),
+            ("EnableAssignNode", "1"),
+            ("TimeRangeField", "Duration"),
+            ("NumericRangeField", "Duration"),
+            ("NumericRangeMin", "1"),
         ] {
-            let query = [(name.to_owned(), value.to_owned())];
-            assert!(ListQuery::read(&query, NOW).is_err(), "{name}");
+            match read(&[(name, value)]) {
+                Err(CallError::InvalidParameter(why)) => assert!(why.contains(name), "{why}"),
+                other => panic!("{name}: {other:?}"),
+            }
         }
+        let turned = [("StartTime", "2026-01-02T00:00:00Z"), ("EndTime", "2026-01-01T00:00:00Z")];
+        assert!(read(&turned).is_err());
     }
 }

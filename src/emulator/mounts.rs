@@ -152,12 +152,7 @@ impl DataSource {
             other => return Err(format!("DataSources: MountAccess: {other} is neither RO nor RW")),
         };
         let (uri, id) = (text("Uri")?, text("DataSourceId")?);
-        let origin = match uri.split_once("://") {
-            Some(("file", rest)) => Origin::Folder(folder_of(uri, rest)?),
-            Some(("oss", rest)) => bucket_of(uri, rest)?,
-            Some(_) | None if uri.is_empty() => Origin::Elsewhere(id.to_owned()),
-            Some(_) | None => Origin::Elsewhere(uri.to_owned()),
-        };
+        let origin = origin_of(if uri.is_empty() { id } else { uri })?;
         let path = text("MountPath")?;
         let mount_path = match (&origin, path) {
             (Origin::Folder(_), "") => return Err(format!("DataSources: {uri} has no MountPath")),
@@ -168,6 +163,34 @@ impl DataSource {
         };
         Ok(Self { origin, mount_path, access })
     }
+
+    /// The same source, where the data set that it names lies; `uri_of` knows data sets by id.
+    ///
+    /// # Errors
+    /// A URI of the data set that cannot be read.
+    pub fn resolved<'a>(&self, uri_of: impl Fn(&str) -> Option<&'a str>) -> Result<Self, String> {
+        let uri = match &self.origin {
+            Origin::Elsewhere(id) => uri_of(id),
+            Origin::Folder(_) | Origin::Bucket { .. } => None,
+        };
+        let origin = match uri {
+            Some(uri) => origin_of(uri)?,
+            None => self.origin.clone(),
+        };
+        if matches!(origin, Origin::Folder(_)) && self.mount_path.is_empty() {
+            return Err(format!("DataSources: {} has no MountPath", uri.unwrap_or_default()));
+        }
+        Ok(Self { origin, ..self.clone() })
+    }
+}
+
+/// What a URI, or the id of a data set, stands for.
+fn origin_of(uri: &str) -> Result<Origin, String> {
+    Ok(match uri.split_once("://") {
+        Some(("file", rest)) => Origin::Folder(folder_of(uri, rest)?),
+        Some(("oss", rest)) => bucket_of(uri, rest)?,
+        Some(_) | None => Origin::Elsewhere(uri.to_owned()),
+    })
 }
 
 fn folder_of(uri: &str, rest: &str) -> Result<String, String> {

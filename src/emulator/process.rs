@@ -104,6 +104,11 @@ impl Group {
         let _ = kill_process_group(self.0, Signal::KILL);
     }
 
+    /// Any signal, to the first process alone.
+    pub fn signal(self, signal: Signal) {
+        let _ = kill_process(self.0, signal);
+    }
+
     /// SIGTERM to the first process alone, as a container's runtime does; handing it on is the
     /// command's own affair.
     pub fn terminate(self) {

@@ -4,15 +4,18 @@
 //! A call that has come in is done even when its caller goes away meanwhile: the real service does
 //! not take a request back either.
 
-use super::calls::{Call, Reply, Request, VERSION, answer};
+use super::calls::query::Query;
+use super::calls::{Call, Product, Reply, Request, answer};
 use super::dialect::Dialect;
-use super::faults::{Answer, Faults, Turn};
+use super::faults::{Answer, Denied, Faults, Says, Turn, usual_denial};
 use super::gateway::{Gateway, Received, parse_query};
 use super::job::Moment;
+use super::job::uuid;
 use super::ledger::Ledger;
 use super::market::Market;
 use super::mounts::Mounts;
 use super::process::{PodEnd, Pods};
+use super::spoil::Spoil;
 use super::views;
 use super::wire::{Cut, Listener};
 use super::world::{CallError, Pace, Runner, World};
@@ -199,7 +202,7 @@ fn routes(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/emulator/jobs", get(list_all))
         .route("/emulator/release/{id}", post(release))
-        .route("/emulator/faults", get(get_faults).put(put_faults))
+        .route("/emulator/faults", get(get_faults).put(put_faults).delete(end_faults))
         .route("/emulator/market", get(get_market).post(set_market))
         .fallback(signed_call)
         .with_state(shared)
@@ -222,24 +225,53 @@ async fn signed_call(
     }
 }
 
+/// What is known of a request before it is checked.
+struct Aim {
+    call: Option<Call>,
+    product: Product,
+    host: String,
+}
+
+impl Aim {
+    fn of(parts: &Parts) -> Self {
+        let version = header_of(parts, "x-acs-version");
+        Self {
+            call: Call::route(version, parts.method.as_str(), parts.uri.path()),
+            product: Product::of_version(version).unwrap_or(Product::Dlc),
+            host: header_of(parts, "host").to_owned(),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        self.call.as_ref().map_or("", Call::name)
+    }
+}
+
+fn header_of<'a>(parts: &'a Parts, name: &str) -> &'a str {
+    parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
+}
+
 /// Does a call with whatever fault it meets.
 async fn suffer(shared: Arc<Shared>, cut: Cut, parts: Parts, body: Bytes) -> Response {
-    let call = Call::route(parts.method.as_str(), parts.uri.path());
-    let name = call.as_ref().map_or("", Call::name);
-    let fault = lock(&shared.faults).meet(name);
+    let aim = Aim::of(&parts);
+    let fault = lock(&shared.faults).meet(aim.product, aim.name());
     tokio::time::sleep(fault.hold_before).await;
     let reply = match &fault.turn {
         Turn::DropBefore => {
             cut.now();
             return Response::default();
         }
-        Turn::AnswerInstead(Answer { status, body: text }) => {
-            note_refusal(&shared, call.as_ref(), &body, &status.to_string());
+        Turn::AnswerInstead(answer) => {
+            let code = match &answer.says {
+                Says::Raw(_) => answer.status.to_string(),
+                Says::Error { code, .. } => code.clone(),
+            };
+            note_refusal(&shared, &aim, &body, &code);
             tokio::time::sleep(fault.delay).await;
-            return plain(*status, text.clone());
+            return respond_with(answer, &aim);
         }
-        Turn::Fair | Turn::DropReply | Turn::AnswerAfter(_) => {
-            do_call(&shared, call.as_ref(), &parts, &body)
+        Turn::Fair | Turn::DropReply | Turn::AnswerAfter(_) | Turn::Spoil(_) => {
+            do_call(&shared, &aim, &parts, &body)
         }
     };
     tokio::time::sleep(fault.delay).await;
@@ -248,13 +280,14 @@ async fn suffer(shared: Arc<Shared>, cut: Cut, parts: Parts, body: Bytes) -> Res
             cut.now();
             Response::default()
         }
-        Turn::AnswerAfter(Answer { status, body }) => plain(status, body),
-        Turn::Fair | Turn::DropBefore | Turn::AnswerInstead(_) => respond(reply),
+        Turn::AnswerAfter(answer) => respond_with(&answer, &aim),
+        Turn::Spoil(spoil) => respond(reply, Some(&spoil)),
+        Turn::Fair | Turn::DropBefore | Turn::AnswerInstead(_) => respond(reply, None),
     }
 }
 
 /// The gateway's checks, then the call itself.
-fn do_call(shared: &Shared, call: Option<&Call>, parts: &Parts, body: &[u8]) -> Reply {
+fn do_call(shared: &Shared, aim: &Aim, parts: &Parts, body: &[u8]) -> Reply {
     let headers: Vec<(String, String)> = parts
         .headers
         .iter()
@@ -262,52 +295,88 @@ fn do_call(shared: &Shared, call: Option<&Call>, parts: &Parts, body: &[u8]) -> 
             (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
         })
         .collect();
-    let header = |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("");
-    let host = header("host");
+    let host = aim.host.as_str();
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     let received = Received { method: parts.method.as_str(), target, headers: &headers, body };
     // One moment for the check and the deed: what was let in is done at the time of the check.
     let mut world = shared.world();
     let now = shared.now();
     if let Err(refusal) = lock(&shared.gateway).verify(&received, now.wall) {
-        if call == Some(&Call::CreateJob) {
+        if aim.name() == "CreateJob" {
             // A ledger that fails here stops the world: the next call says so.
             drop(world.refused(body, refusal.code(), now));
         }
         return Reply::refusal(&refusal, host);
     }
-    let Some(call) = call.filter(|call| header("x-acs-action") == call.name()) else {
+    let action = header_of(parts, "x-acs-action");
+    let Some(call) = aim.call.as_ref().filter(|call| action == call.name()) else {
         let what = "Specified api is not found, please check your url and method.";
         return Reply::error(404, "InvalidAction.NotFound", what, host);
     };
-    if header("x-acs-version") != VERSION {
+    if Product::of_version(header_of(parts, "x-acs-version")).is_none() {
         return Reply::error(400, "InvalidVersion", "Specified version is not supported.", host);
     }
-    let query = parts.uri.query().unwrap_or("");
-    answer(&mut world, &Request { call, query, body, host, list_lag: shared.list_lag }, now)
+    let query = Query::read(parts.uri.query().unwrap_or(""));
+    answer(&mut world, &Request { call, query, body, host, list_lag: shared.list_lag, now })
 }
 
-fn note_refusal(shared: &Shared, call: Option<&Call>, body: &[u8], code: &str) {
-    if call == Some(&Call::CreateJob) {
+fn note_refusal(shared: &Shared, aim: &Aim, body: &[u8], code: &str) {
+    if aim.name() == "CreateJob" {
         let now = shared.now();
         drop(shared.world().refused(body, code, now));
     }
 }
 
-fn respond(reply: Reply) -> Response {
+fn respond(reply: Reply, spoil: Option<&Spoil>) -> Response {
     let (reply, request_id) = reply.with_request_id();
-    let mut response = plain(reply.status, Value::Object(reply.body).to_string());
+    let body = match spoil {
+        None => Value::Object(reply.body).to_string().into_bytes(),
+        Some(spoil) => spoil.body(reply.body),
+    };
+    signed(reply.status, body, &request_id)
+}
+
+/// The answer of a fault.
+fn respond_with(answer: &Answer, aim: &Aim) -> Response {
+    let mut response = match &answer.says {
+        Says::Raw(body) => {
+            signed(answer.status, body.clone().into_bytes(), &uuid().to_ascii_uppercase())
+        }
+        Says::Error { code, message, denied } => {
+            let mut reply = Reply::error(answer.status, code, message, &aim.host);
+            let detail = match denied {
+                Denied::No => None,
+                Denied::Usual => Some(usual_denial(aim.product, aim.name())),
+                Denied::As(detail) => Some(Value::Object(detail.clone())),
+            };
+            reply.body.extend(detail.map(|detail| ("AccessDeniedDetail".to_owned(), detail)));
+            respond(reply, None)
+        }
+    };
+    if let Some(wait) = answer.retry_after {
+        let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        response.headers_mut().insert("x-acs-retry-after", HeaderValue::from(wait));
+    }
+    response
+}
+
+/// An answer with the headers that the gateway's have; the server adds `Date`.
+fn signed(status: u16, body: Vec<u8>, request_id: &str) -> Response {
+    let kind = match body.first() {
+        Some(b'<') => "text/html;charset=utf-8",
+        Some(_) | None => "application/json;charset=utf-8",
+    };
+    let mut response = plain(status, body);
     let headers = response.headers_mut();
-    headers
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json;charset=utf-8"));
-    if let Ok(value) = HeaderValue::from_str(&request_id) {
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    if let Ok(value) = HeaderValue::from_str(request_id) {
         headers.insert("x-acs-request-id", value);
     }
     response
 }
 
-fn plain(status: u16, body: String) -> Response {
-    let mut response = Response::new(Body::from(body));
+fn plain(status: u16, body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
     *response.status_mut() =
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     response
@@ -347,11 +416,33 @@ async fn get_faults(State(shared): State<Arc<Shared>>) -> Json<Value> {
     Json(lock(&shared.faults).list())
 }
 
-async fn put_faults(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
+/// `?seed=N` lets the dice begin anew.
+async fn put_faults(
+    State(shared): State<Arc<Shared>>,
+    uri: axum::http::Uri,
+    body: Bytes,
+) -> Response {
+    let query = parse_query(uri.query().unwrap_or(""));
+    let seed = query.iter().find(|(name, _)| name == "seed").map(|(_, text)| text.parse::<u64>());
+    let Ok(seed) = seed.transpose() else { return plain(400, "seed is a whole number") };
     let list = serde_json::from_slice(&body).map_err(|e| e.to_string());
-    match list.and_then(|list| lock(&shared.faults).replace(list)) {
-        Ok(()) => plain(200, lock(&shared.faults).list().to_string()),
+    let mut faults = lock(&shared.faults);
+    match list.and_then(|list| faults.replace(list)) {
+        Ok(()) => {
+            if let Some(seed) = seed {
+                faults.seed(seed);
+            }
+            plain(200, faults.list().to_string())
+        }
         Err(why) => plain(400, why),
+    }
+}
+
+async fn end_faults(State(shared): State<Arc<Shared>>) -> Response {
+    let mut faults = lock(&shared.faults);
+    match faults.replace(json!([])) {
+        Ok(()) => plain(200, faults.list().to_string()),
+        Err(why) => plain(500, why),
     }
 }
 

@@ -17,7 +17,7 @@ const DISPLAY_NAME_LIMIT: usize = 256;
 /// Pods of one job.
 pub const PODS_LIMIT: u64 = 64;
 /// The documented job types.
-const JOB_TYPES: [&str; 9] = [
+pub(super) const JOB_TYPES: [&str; 9] = [
     "TFJob",
     "PyTorchJob",
     "MPIJob",

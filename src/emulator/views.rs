@@ -24,6 +24,11 @@ pub fn workspace(job: &Job) -> &str {
     }
 }
 
+/// The quota that a job uses, by id and, here, by name; empty for public resources.
+pub fn quota(job: &Job) -> &str {
+    job.submission.body.get("ResourceId").and_then(Value::as_str).unwrap_or_default()
+}
+
 /// The answer to GetJob, less its `RequestId`.
 pub fn whole(job: &Job, now: WallTime) -> Map<String, Value> {
     let mut view = common(job, now);
@@ -92,8 +97,8 @@ pub fn item(job: &Job, now: WallTime) -> Map<String, Value> {
         "NodeNames": [],
         "RequestGPU": "0",
         "RetryCount": 0,
-        "ResourceName": "",
-        "ResourceQuotaName": "",
+        "ResourceName": quota(job),
+        "ResourceQuotaName": quota(job),
         "SystemEnvs": {},
         "UseOversoldResource": false,
         "UserScript": "",

@@ -12,6 +12,7 @@ use super::market::{Market, Quote};
 use super::mounts::Plan;
 use super::process::Pods;
 use super::random::unguessable_hex;
+use super::records::Records;
 use super::submission::{Submission, display_name_of};
 use crate::model::time::WallTime;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,11 +49,11 @@ pub enum CallError {
     /// A parameter is wrong.
     #[error("{0}")]
     InvalidParameter(String),
-    /// There is no such job.
-    #[error("job {0} does not exist")]
+    /// There is no such job or record.
+    #[error("{0} does not exist")]
     NotFound(String),
-    /// The job's status does not allow it.
-    #[error("job {0} has ended already or cannot be changed now: {1}")]
+    /// The state of the job or record does not allow it.
+    #[error("{0} cannot be changed now: {1}")]
     BadRequest(String, &'static str),
     /// The ledger failed, now or before.
     #[error("the ledger cannot be written")]
@@ -71,6 +72,8 @@ pub struct World {
     made: u64,
     /// The market they live in.
     pub market: Market,
+    /// What lives beside jobs.
+    pub records: Records,
     pub(super) dialects: DialectChoice,
     pub(super) runner: Runner,
     pub(super) pace: Pace,
@@ -99,6 +102,7 @@ impl World {
             made: 0,
             jobs: BTreeMap::new(),
             market,
+            records: Records::default(),
             dialects,
             runner,
             pace,
@@ -156,8 +160,12 @@ impl World {
             Submission::read(body, self.pace.list_price_per_minute)
         };
         let read = read.and_then(|submission| {
+            let records = &self.records;
+            let sources = submission.data_sources.iter();
+            let sources = sources.map(|source| source.resolved(|id| records.dataset_uri(id)));
+            let sources: Vec<_> = sources.collect::<Result<_, _>>()?;
             let mounts = match &mut self.runner {
-                Runner::Processes(pods) => pods.mounts().plan(&submission.data_sources)?,
+                Runner::Processes(pods) => pods.mounts().plan(&sources)?,
                 Runner::Virtual => Plan::default(),
             };
             Ok((submission, mounts))

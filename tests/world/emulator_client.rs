@@ -31,7 +31,7 @@ pub(crate) fn client() -> reqwest::Client {
         .expect("a client")
 }
 
-/// Sends one signed call; the error is a connection that ended without an answer.
+/// Sends one signed call of PAI-DLC; the error is a connection that ended without an answer.
 pub(crate) async fn send(
     http: &reqwest::Client,
     address: SocketAddr,
@@ -40,13 +40,44 @@ pub(crate) async fn send(
     target: &str,
     body: &str,
 ) -> Result<Answer, reqwest::Error> {
+    send_as("2020-12-03", http, address, action, method, target, body).await
+}
+
+/// Sends one signed call of the product that has this version.
+pub(crate) async fn send_as(
+    version: &str,
+    http: &reqwest::Client,
+    address: SocketAddr,
+    action: &str,
+    method: &str,
+    target: &str,
+    body: &str,
+) -> Result<Answer, reqwest::Error> {
+    let request = signed(version, http, address, action, method, target, body);
+    let response = request.send().await?;
+    let date = response.headers().get("date").map(|v| v.to_str().expect("text").to_owned());
+    let status = response.status().as_u16();
+    let text = response.text().await?;
+    Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text)), date))
+}
+
+/// One signed call, ready to be sent.
+pub(crate) fn signed(
+    version: &str,
+    http: &reqwest::Client,
+    address: SocketAddr,
+    action: &str,
+    method: &str,
+    target: &str,
+    body: &str,
+) -> reqwest::RequestBuilder {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let payload = sha256_hex(body.as_bytes());
     let nonce = NONCE.fetch_add(1, Ordering::SeqCst);
     let headers: Vec<(String, String)> = [
         ("host", address.to_string()),
         ("x-acs-action", action.to_owned()),
-        ("x-acs-version", "2020-12-03".to_owned()),
+        ("x-acs-version", version.to_owned()),
         ("x-acs-date", Clock::new().now().wall.to_string()),
         ("x-acs-signature-nonce", format!("n{nonce}")),
         ("x-acs-content-sha256", payload.clone()),
@@ -63,11 +94,7 @@ pub(crate) async fn send(
     for (name, value) in &headers {
         request = request.header(name, value);
     }
-    let response = request.header("authorization", header).send().await?;
-    let date = response.headers().get("date").map(|v| v.to_str().expect("text").to_owned());
-    let status = response.status().as_u16();
-    let text = response.text().await?;
-    Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text)), date))
+    request.header("authorization", header)
 }
 
 pub(crate) struct World {

@@ -22,6 +22,7 @@ mod dlc_differential;
 mod dlc_golden;
 mod doctor;
 mod emulator;
+mod emulator_calls;
 mod emulator_client;
 mod emulator_gateway;
 mod emulator_platform;
