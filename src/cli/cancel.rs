@@ -27,7 +27,7 @@ pub async fn cancel(args: &CancelArgs, console: &mut Console<'_>) -> Result<Exit
     }
     let client = console.client()?;
     let rows: Vec<JobRow> = if args.all {
-        client.jobs().await?.view.jobs.into_iter().filter(|row| !is_over(&row.phase)).collect()
+        client.jobs().await?.view.jobs.into_iter().filter(|row| !is_over(row)).collect()
     } else {
         client.rows(&args.jobs).await?
     };
@@ -74,7 +74,13 @@ pub fn question(rows: &[JobRow]) -> String {
     super::text::plain(&text).into_owned()
 }
 
-/// Whether nothing more happens to a job in this phase.
-pub fn is_over(phase: &str) -> bool {
+/// Whether nothing more happens to a job. While the machine of a decided result is still held, the
+/// phase is that of the result, and the job is not over.
+pub fn is_over(row: &JobRow) -> bool {
+    is_phase_of_end(&row.phase) && row.vendor_status.is_none()
+}
+
+/// Whether this is the phase of a result.
+pub fn is_phase_of_end(phase: &str) -> bool {
     matches!(phase, "SUCCEEDED" | "FAILED" | "CANCELLED")
 }

@@ -93,6 +93,9 @@ pub fn render(job: &JobPage, width: Option<u16>, style: Style, moment: &Moment) 
             seconds(Some(row.ran_s)),
         ),
     );
+    if row.restarts > 0 {
+        page.line("Restarts", &format!("{} by the platform, in place", row.restarts));
+    }
     page.line("Spec", &job.spec.chars().take(DIGEST_SHOWN).collect::<String>());
     if !job.attempts.is_empty() {
         let rows: Vec<Vec<Cow<'_, str>>> =
@@ -114,9 +117,13 @@ fn cells<'v>(attempt: &'v AttemptView, moment: &Moment) -> Vec<Cow<'v, str>> {
         None => plain(&attempt.state),
     };
     let stop = if attempt.stop_asked && attempt.ended.is_none() { ", stop asked" } else { "" };
+    let restarts = match attempt.restarts {
+        0 => String::new(),
+        n => format!(", restarted {n}x"),
+    };
     vec![
         attempt.no.to_string().into(),
-        format!("{state}{stop}").into(),
+        format!("{state}{restarts}{stop}").into(),
         attempt.verdict.as_ref().map_or("-".into(), |verdict| or_dash(&verdict.cause)),
         from(attempt).into(),
         seconds(attempt.ran_s).into(),

@@ -1,6 +1,6 @@
 //! `spotkeeper wait JOB..`: for scripts. The exit code says how it ended.
 
-use super::cancel::is_over;
+use super::cancel::{is_over, is_phase_of_end};
 use super::{Console, Exit, Failure};
 use crate::cli::client::Client;
 use crate::cli::events::duration_argument;
@@ -82,11 +82,16 @@ pub enum Progress {
 }
 
 /// How far a job in `phase` is.
-pub fn progress(phase: &str, goal: &Goal) -> Progress {
+pub fn progress(row: &JobRow, goal: &Goal) -> Progress {
+    let phase = row.phase.as_str();
+    if is_phase_of_end(phase) && !is_over(row) {
+        // The phase of its result, and the machine is still held.
+        return Progress::Open;
+    }
     match goal {
         Goal::Ended if phase == "SUCCEEDED" => Progress::Reached,
         Goal::Phase(wanted) if phase == *wanted => Progress::Reached,
-        Goal::Ended | Goal::Phase(_) if is_over(phase) => Progress::Missed,
+        Goal::Ended | Goal::Phase(_) if is_over(row) => Progress::Missed,
         Goal::Ended | Goal::Phase(_) => Progress::Open,
     }
 }
@@ -120,7 +125,7 @@ async fn until_ended(args: &WaitArgs, console: &mut Console<'_>) -> Result<Exit,
         if let Some(rows) = rows(&client, args, &clock, &mut seen_at).await? {
             for row in newest_runs(&rows) {
                 show_change(row, &mut shown, console)?;
-                let progress = progress(&row.phase, &args.goal);
+                let progress = progress(row, &args.goal);
                 // A phase that was reached and left again was reached.
                 let known = reached.entry(row.name.clone()).or_insert(Progress::Open);
                 if *known == Progress::Open {
@@ -191,6 +196,28 @@ fn show_change(
 mod tests {
     use super::*;
 
+    fn row(phase: &str, vendor_status: Option<&str>) -> JobRow {
+        JobRow {
+            name: "job".to_owned(),
+            run: 1,
+            phase: phase.to_owned(),
+            stale: false,
+            last_look_s: None,
+            why: String::new(),
+            vendor_status: vendor_status.map(ToOwned::to_owned),
+            step: None,
+            attempts: 1,
+            releases: 0,
+            errors: 0,
+            restarts: 0,
+            up_s: None,
+            ran_s: 0,
+            managed: true,
+            target: "hangzhou".to_owned(),
+            next: String::new(),
+        }
+    }
+
     #[test]
     fn ends_are_told_from_ends_that_were_wanted() {
         let phase = |word| Goal::Phase(word);
@@ -205,7 +232,13 @@ mod tests {
             ("CANCELLED", phase("CANCELLED"), Progress::Reached),
             ("WAITING", phase("CANCELLED"), Progress::Open),
         ] {
-            assert_eq!(progress(now, &wanted), far, "{now} {wanted:?}");
+            assert_eq!(progress(&row(now, None), &wanted), far, "{now} {wanted:?}");
+        }
+        // The result is decided and the machine is still held: not over.
+        for (now, status) in [("FAILED", "FailedReserving"), ("SUCCEEDED", "SucceededReserving")] {
+            for wanted in [Goal::Ended, phase("RUNNING"), phase("SUCCEEDED"), phase("FAILED")] {
+                assert_eq!(progress(&row(now, Some(status)), &wanted), Progress::Open, "{now}");
+            }
         }
     }
 

@@ -87,6 +87,9 @@ fn attempt(page: &mut Page, attempt: &AttemptView, moment: &Moment) {
         None => format!("{}, never ran", from(attempt)),
     };
     page.line("  from", &ran);
+    if attempt.restarts > 0 {
+        page.line("  restarts", &format!("{} by the platform, in place", attempt.restarts));
+    }
 }
 
 /// What the last look into the bucket chose and refused: the data of the CHECKPOINT event.

@@ -1,5 +1,7 @@
 //! The record of a job: everything that a decision needs, and nothing else.
 
+use super::runs::Runs;
+use super::terms::{ResumeTerms, Terms};
 use super::verdict::Verdict;
 use crate::model::checkpoint::{Position, ResumePoint};
 use crate::model::cloud::Status;
@@ -17,6 +19,14 @@ const TEXT_LIMIT_BYTES: usize = 400;
 pub(super) fn kept(text: &str) -> String {
     let cut = &text[..text.floor_char_boundary(TEXT_LIMIT_BYTES)];
     cut.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Bytes of a status word that nobody knows that a record keeps.
+const WORD_LIMIT_BYTES: usize = 64;
+
+/// A status word that nobody knows as a record keeps it.
+pub(super) fn kept_word(word: &str) -> String {
+    kept(&word[..word.floor_char_boundary(WORD_LIMIT_BYTES)])
 }
 
 /// A job as the store keeps it.
@@ -59,6 +69,9 @@ pub struct Tally {
     pub releases: u32,
     /// Errors and ends without explanation.
     pub errors: u32,
+    /// Restarts by the platform under the same id: none of them is an end.
+    #[serde(default)]
+    pub restarts: u32,
 }
 
 impl Tally {
@@ -125,6 +138,9 @@ pub struct Attempt {
     pub state: AttemptState,
     /// A stop that was asked for. Not an end.
     pub stop: Option<StopWhy>,
+    /// What it was sent under; `None` in a record of a program that did not keep it.
+    #[serde(default)]
+    pub terms: Option<Terms>,
 }
 
 /// What is known of an attempt that was not seen ended.
@@ -143,13 +159,48 @@ pub enum AttemptState {
     Live {
         /// Its id.
         id: CloudId,
-        /// The last status that was seen.
+        /// The last status that was seen and known.
         status: Status,
+        /// A word that nobody knows, if that is what is shown now: what was last known still holds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        odd: Option<String>,
         /// When UserCommand first ran.
         running: Option<WallTime>,
-        /// In-place restarts seen.
+        /// In-place restarts told so far.
         restarts: u32,
+        /// What was seen of its runs.
+        #[serde(default)]
+        runs: Runs,
+        /// A look for a newer checkpoint than its own, due after a restart in place.
+        #[serde(default, skip_serializing_if = "Recheck::is_not_due")]
+        recheck: Recheck,
     },
+}
+
+/// A look for a checkpoint newer than the resume point of an attempt that was restarted in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Recheck {
+    /// There is nothing to look for.
+    #[default]
+    NotDue,
+    /// To be asked for.
+    Due {
+        /// Looks since the restart.
+        tries: u32,
+        /// Not before this.
+        at: BootTime,
+    },
+    /// This process has asked for it.
+    Asked {
+        /// Looks before it since the restart.
+        tries: u32,
+    },
+}
+
+impl Recheck {
+    fn is_not_due(&self) -> bool {
+        *self == Self::NotDue
+    }
 }
 
 impl Attempt {
@@ -158,6 +209,36 @@ impl Attempt {
         match &self.state {
             AttemptState::Live { id, .. } => Some(id),
             AttemptState::Intended | AttemptState::Unknown { .. } => None,
+        }
+    }
+
+    /// Its in-place restarts so far.
+    pub fn restarts(&self) -> u32 {
+        match &self.state {
+            AttemptState::Live { restarts, .. } => *restarts,
+            AttemptState::Intended | AttemptState::Unknown { .. } => 0,
+        }
+    }
+
+    /// How long its CreateJob can be accepted: never shorter than when it was sent, whatever the
+    /// daemon file says by now.
+    pub fn acceptance(&self, now: Duration) -> Duration {
+        self.terms.as_ref().map_or(now, |terms| terms.acceptance.max(now))
+    }
+
+    /// Whether its resume argument names one checkpoint.
+    pub fn is_pinned(&self) -> bool {
+        self.terms.as_ref().is_some_and(|terms| terms.resume == ResumeTerms::Pinned)
+    }
+}
+
+impl AttemptState {
+    /// The vendor's word that is shown now, while live.
+    pub fn shown(&self) -> Option<Status> {
+        match self {
+            Self::Live { odd: Some(word), .. } => Some(Status::Other(word.clone())),
+            Self::Live { status, odd: None, .. } => Some(status.clone()),
+            Self::Intended | Self::Unknown { .. } => None,
         }
     }
 }
@@ -169,6 +250,8 @@ pub enum StopWhy {
     Cancel,
     /// It is a second one beside the attempt on record.
     Twin,
+    /// The platform restarted it in place from an older checkpoint than the newest whole one.
+    Outdated,
 }
 
 /// What an attempt starts from.

@@ -2,7 +2,10 @@
 //! next attempt start from.
 
 use super::event::Word;
-use super::job::{Block, BlockKind, EarlyEnd, EndedAttempt, OutcomeKind, Recovery, Start, kept};
+use super::job::{
+    Block, BlockKind, EarlyEnd, EndedAttempt, OutcomeKind, Recovery, Start, StopWhy, kept,
+};
+use super::recheck;
 use super::retry;
 use super::step::{ANSWER_DUE, Draft};
 use super::verdict::{Cause, Told};
@@ -25,7 +28,10 @@ const REFUSED_IN_TEXT: usize = 3;
 const ALARM_AT_END: u32 = 3;
 
 pub(super) fn on_looked(draft: &mut Draft<'_>, look: Look) {
-    if !draft.next.open.is_empty() || draft.next.result.is_some() {
+    if !draft.next.open.is_empty() {
+        return recheck::on_looked(draft, &look);
+    }
+    if draft.next.result.is_some() {
         return;
     }
     let Some(checkpoint) = &draft.given.spec.checkpoint else { return };
@@ -180,7 +186,8 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
         Some(_) => chosen.is_some_and(|point| {
             Some(point.position) > draft.next.progress.best.max(ended.attempt.start.position())
         }),
-        None => ended.ran >= PROGRESS_WITHOUT_CHECKPOINTS,
+        // What the runs before a restart in place did was done anew by the last one.
+        None => ended.verdict.look.duration >= PROGRESS_WITHOUT_CHECKPOINTS,
     };
     match ended.verdict.cause {
         Cause::Succeeded if !is_early(draft, &ended, findings) => {
@@ -216,6 +223,8 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
             );
             return false;
         }
+        // Stopped for a newer checkpoint that is not there any more: it waits as any other does.
+        Cause::StoppedByUs if ended.attempt.stop == Some(StopWhy::Outdated) => {}
         Cause::StoppedByUs => return true,
         Cause::Released
         | Cause::UserError
@@ -321,7 +330,7 @@ fn is_early(draft: &Draft<'_>, ended: &EndedAttempt, findings: Option<&Findings>
     };
     total - newest > usual_interval(findings, newest)
         || started >= Some(newest)
-        || ended.ran < TOO_SOON
+        || ended.verdict.look.duration < TOO_SOON
 }
 
 /// Steps between two checkpoints, as far as the names tell: the middle one of the gaps, since a

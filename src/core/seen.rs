@@ -2,11 +2,16 @@
 
 use super::event::Word;
 use super::identity::{Proof, prove};
-use super::job::{AttemptState, BlockKind, EndedAttempt, OutcomeKind, Recovery, StopWhy, kept};
+use super::job::{
+    Attempt, AttemptState, BlockKind, EndedAttempt, OutcomeKind, Recheck, Recovery, StopWhy,
+    kept_word,
+};
 use super::retry;
+use super::runs::{self, Ran};
 use super::scan::{HOPELESS_LIMIT, block};
 use super::sighting::note_copy;
 use super::step::{Draft, Effect, Impossible, Pass, ask_stops};
+use super::terms;
 use super::verdict::{self, Cause, LogEnd, Told, Verdict};
 use crate::model::cloud::{CloudJob, SendOutcome, Status};
 use crate::model::ids::{AttemptNo, CloudId};
@@ -120,7 +125,15 @@ fn drop_uncreated(draft: &mut Draft<'_>, at: usize, why: &str) {
 pub(super) fn go_live(draft: &mut Draft<'_>, at: usize, id: CloudId, status: Status) {
     draft.next.created += 1;
     draft.next.progress.unsent = 0;
-    draft.next.open[at].state = AttemptState::Live { id, status, running: None, restarts: 0 };
+    draft.next.open[at].state = AttemptState::Live {
+        id,
+        status,
+        odd: None,
+        running: None,
+        restarts: 0,
+        runs: runs::Runs::default(),
+        recheck: Recheck::NotDue,
+    };
     ask_stops(draft);
 }
 
@@ -140,7 +153,7 @@ pub(super) fn on_seen_open(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
                 &draft.given.gate.owner,
                 &attempt.mark,
                 attempt.intended,
-                draft.given.gate.acceptance,
+                attempt.acceptance(draft.given.gate.acceptance),
                 draft.given.gate.own_user.as_deref(),
             );
             if let Proof::NotProved { why } = proof {
@@ -156,6 +169,7 @@ pub(super) fn on_seen_open(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
             go_live(draft, at, cloud.id.clone(), Status::Creating);
         }
     }
+    runs::note(draft, at, cloud);
     if cloud.status.is_end() {
         on_end(draft, at, cloud);
     } else {
@@ -164,38 +178,34 @@ pub(super) fn on_seen_open(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
 }
 
 fn on_status(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
-    let AttemptState::Live { id, status, running, restarts } = draft.next.open[at].state.clone()
-    else {
-        return;
-    };
-    let no = draft.next.open[at].no;
-    let mut shown = cloud.status.clone();
-    if let Status::Other(word) = &mut shown {
-        *word = kept(word);
-    }
-    if status != shown {
-        let known = if matches!(shown, Status::Other(_)) {
+    let now = draft.given.now.wall;
+    let attempt = &mut draft.next.open[at];
+    let no = attempt.no;
+    let shown_before = attempt.state.shown();
+    let AttemptState::Live { status, odd, running, .. } = &mut attempt.state else { return };
+    let note = match &cloud.status {
+        Status::Other(word) => {
+            *odd = Some(kept_word(word));
             " (a word spotkeeper does not know: still active)"
-        } else {
-            ""
-        };
-        draft.say(Some(no), Word::Phase, format!("{} -> {}{known}", status.word(), shown.word()));
-    }
-    if cloud.restarts > restarts {
-        draft.say(
-            Some(no),
-            Word::RestartedInPlace,
-            format!("the platform restarted {id} itself, {} times so far", cloud.restarts),
-        );
-    }
-    let now_running = (cloud.status == Status::Running).then_some(draft.given.now.wall);
-    draft.next.open[at].state = AttemptState::Live {
-        id,
-        status: shown,
-        running: cloud.running.or(running).or(now_running),
-        restarts: cloud.restarts.max(restarts),
+        }
+        known => {
+            *status = known.clone();
+            *odd = None;
+            if known.holds_machine() { MACHINE_HELD } else { "" }
+        }
     };
+    let now_running = (cloud.status == Status::Running).then_some(now);
+    *running = running.or(cloud.running).or(now_running);
+    let shown = attempt.state.shown();
+    if let (Some(before), Some(shown)) = (shown_before, shown)
+        && before != shown
+    {
+        draft.say(Some(no), Word::Phase, format!("{} -> {}{note}", before.word(), shown.word()));
+    }
 }
+
+/// What a `*Reserving` status means for a person.
+pub const MACHINE_HELD: &str = " (its result is decided; the machine is still held, and may be paid for, until the final word)";
 
 fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     let attempt = draft.next.open.remove(at);
@@ -206,8 +216,13 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
         cloud.running = cloud.running.or(*running);
     }
     let cloud = &cloud;
-    let ran = running_time(cloud, draft.given.now.wall);
-    let mut verdict = verdict::judge(cloud, &attempt, ran, time_limit(draft));
+    let ran = running_time(&attempt, cloud, draft.given.now.wall);
+    let limit = match &attempt.terms {
+        Some(terms) => terms.time_limit,
+        None => terms::time_limit(draft.given.spec),
+    };
+    let mut verdict = verdict::judge(cloud, &attempt, ran, limit);
+    let ran = ran.total;
     if draft.given.spec.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.fence) {
         verdict = verdict::with_fence(verdict);
     }
@@ -283,25 +298,23 @@ fn tell_end(
 }
 
 /// How long UserCommand ran, by the server's own times as far as they are there.
-fn running_time(cloud: &CloudJob, now: WallTime) -> Duration {
-    let Some(running) = cloud.running else { return Duration::ZERO };
-    let ran = match (cloud.finished, cloud.duration_s) {
-        (Some(finished), _) => finished.since(running),
-        (None, Some(seconds)) => Duration::from_secs(seconds),
-        (None, None) => now.since(running),
-    };
-    ran.min(RAN_LIMIT)
-}
-
-/// The running time limit that was sent, if one was.
-fn time_limit(draft: &Draft<'_>) -> Option<Duration> {
-    let minutes = draft.given.spec.body.get("JobMaxRunningTimeMinutes")?.as_u64()?;
-    (minutes > 0).then(|| Duration::from_secs(minutes.saturating_mul(60)))
+fn running_time(attempt: &Attempt, cloud: &CloudJob, now: WallTime) -> Ran {
+    let once =
+        cloud.running.map_or(Duration::ZERO, |running| match (cloud.finished, cloud.duration_s) {
+            (Some(finished), _) => finished.since(running),
+            (None, Some(seconds)) => Duration::from_secs(seconds),
+            (None, None) => now.since(running),
+        });
+    let once = once.min(RAN_LIMIT);
+    match &attempt.state {
+        AttemptState::Live { runs, restarts, .. } => runs.ran(*restarts, once, cloud, now),
+        AttemptState::Intended | AttemptState::Unknown { .. } => Ran::once(once),
+    }
 }
 
 pub(super) fn on_swept(draft: &mut Draft<'_>, pass: &Pass) {
-    let acceptance = draft.given.gate.acceptance;
     for attempt in draft.next.open.iter_mut().filter(|a| a.place == pass.place) {
+        let acceptance = attempt.acceptance(draft.given.gate.acceptance);
         let AttemptState::Unknown { since, passes } = &mut attempt.state else { continue };
         let too_late_for_us = pass.started >= since.plus(acceptance);
         let too_late_there =

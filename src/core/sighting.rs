@@ -9,6 +9,7 @@ use super::identity::{Proof, prove};
 use super::job::{Attempt, AttemptState, Start, StopWhy, Wanted, kept};
 use super::seen::{go_live, on_seen_open};
 use super::step::{Draft, Past};
+use super::terms::Terms;
 use crate::model::checkpoint::{Pin, Position, ResumePoint};
 use crate::model::cloud::{CloudJob, Status};
 use crate::model::ids::{AttemptNo, Mark};
@@ -40,8 +41,9 @@ pub(super) fn on_seen(draft: &mut Draft<'_>, sighting: &Sighting, past: &Past) {
     }
     match past {
         Past::Ended(ended) if ended.id == cloud.id => {
-            // A list row may lag behind; only the job itself can say that it runs again.
-            if cloud.whole && !cloud.status.is_end() && !is_reserving(&cloud.status) {
+            // A list row may lag behind; only the job itself can say that it runs again, and a word
+            // that nobody knows does not say so.
+            if cloud.whole && is_active(&cloud.status) {
                 take_back(draft, sighting, ended.no, "runs again");
             }
         }
@@ -62,8 +64,24 @@ fn proof(draft: &Draft<'_>, sighting: &Sighting, earliest: WallTime) -> Proof {
     prove(&sighting.cloud, &gate.owner, &sighting.mark, earliest, ANY_TIME, own_user)
 }
 
-fn is_reserving(status: &Status) -> bool {
-    matches!(status, Status::SucceededReserving | Status::FailedReserving)
+/// Whether a job that was seen ended goes on after all.
+fn is_active(status: &Status) -> bool {
+    match status {
+        Status::Creating
+        | Status::Queuing
+        | Status::Bidding
+        | Status::EnvPreparing
+        | Status::SanityChecking
+        | Status::Running
+        | Status::Restarting
+        | Status::Stopping => true,
+        Status::SucceededReserving
+        | Status::FailedReserving
+        | Status::Succeeded
+        | Status::Failed
+        | Status::Stopped
+        | Status::Other(_) => false,
+    }
 }
 
 /// An attempt that was believed gone or never created shows up alive. The attempt on record
@@ -150,6 +168,7 @@ fn adopt(draft: &mut Draft<'_>, sighting: &Sighting, no: AttemptNo, stop: Option
         intended: cloud.created.unwrap_or(draft.given.now.wall),
         state: AttemptState::Intended,
         stop: stop.or(cancelled.then_some(StopWhy::Cancel)),
+        terms: Some(Terms::found(spec, draft.given.gate.acceptance)),
     });
     let at = draft.next.open.len() - 1;
     go_live(draft, at, cloud.id.clone(), Status::Creating);

@@ -2,12 +2,13 @@
 
 use super::event::{Event, Word};
 use super::job::{
-    Attempt, AttemptState, BlockKind, EndedAttempt, Job, Outcome, OutcomeKind, Recovery, Source,
-    Start, Wanted, kept,
+    Attempt, AttemptState, BlockKind, EndedAttempt, Job, Outcome, OutcomeKind, Recheck, Recovery,
+    Source, Start, Wanted, kept,
 };
 use super::submit::{Gate, may_submit};
+use super::terms::Terms;
 use super::verdict::LogEnd;
-use super::{acts, scan, seen, sighting};
+use super::{acts, recheck, scan, seen, sighting};
 use crate::model::checkpoint::Look;
 use crate::model::cloud::{CloudJob, Pod, SendOutcome};
 use crate::model::ids::{AttemptNo, CloudId, Digest, Mark};
@@ -286,7 +287,13 @@ fn on_started(draft: &mut Draft<'_>) {
                 *since = boot;
                 *passes = 0;
             }
-            AttemptState::Live { .. } => {}
+            // The answer to a look that an earlier process asked for never comes.
+            AttemptState::Live { recheck, .. } => match *recheck {
+                Recheck::Due { tries, .. } | Recheck::Asked { tries } => {
+                    *recheck = Recheck::Due { tries, at: boot };
+                }
+                Recheck::NotDue => {}
+            },
         }
     }
     draft.next.recovery = match draft.next.recovery {
@@ -335,6 +342,7 @@ pub(super) fn ask_stops(draft: &mut Draft<'_>) {
 
 /// Does what is due by itself.
 fn advance(draft: &mut Draft<'_>) {
+    recheck::ask_if_due(draft);
     if !draft.next.open.is_empty() || draft.next.result.is_some() {
         return;
     }
@@ -415,6 +423,7 @@ fn intend(draft: &mut Draft<'_>) {
         format!("mark {}, {from}", draft.given.mark),
         serde_json::json!({ "mark": draft.given.mark, "start": start }),
     );
+    let terms = Terms::of(draft.given.spec, &start, draft.given.gate.acceptance);
     draft.next.open.push(Attempt {
         no,
         mark: draft.given.mark.clone(),
@@ -426,15 +435,17 @@ fn intend(draft: &mut Draft<'_>) {
         intended: draft.given.now.wall,
         state: AttemptState::Intended,
         stop: None,
+        terms: Some(terms),
     });
     draft.next.recovery = Recovery::look();
     draft.effects.push(Effect::Create(no));
 }
 
 fn wake_at(job: &Job, given: &Given<'_>) -> Option<BootTime> {
-    let acceptance = given.gate.acceptance;
     let unknown = job.open.iter().filter_map(|attempt| match attempt.state {
-        AttemptState::Unknown { since, .. } => Some(since.plus(acceptance)),
+        AttemptState::Unknown { since, .. } => {
+            Some(since.plus(attempt.acceptance(given.gate.acceptance)))
+        }
         AttemptState::Intended | AttemptState::Live { .. } => None,
     });
     let recovery = if job.open.is_empty() && job.result.is_none() {
@@ -446,5 +457,6 @@ fn wake_at(job: &Job, given: &Given<'_>) -> Option<BootTime> {
     } else {
         None
     };
-    unknown.chain(recovery).filter(|at| *at > given.now.boot && *at != ANSWER_DUE).min()
+    let all = unknown.chain(recovery).chain(recheck::due_at(job));
+    all.filter(|at| *at > given.now.boot && *at != ANSWER_DUE).min()
 }

@@ -5,6 +5,7 @@
 //! whole words, after the job's own strings were taken out of it, and never a state name.
 
 use super::job::{Attempt, kept};
+use super::runs::Ran;
 use crate::model::cloud::{CloudJob, Status};
 use crate::model::fence;
 use serde::{Deserialize, Serialize};
@@ -175,12 +176,7 @@ const CAPACITY_CODES: &[&str] = &["ResourceAllocateFailed"];
 const KILLED: [i32; 2] = [137, 143];
 
 /// The verdict on an ended job by its own answer. Logs may amend it: [`amend`].
-pub fn judge(
-    cloud: &CloudJob,
-    attempt: &Attempt,
-    ran: Duration,
-    limit: Option<Duration>,
-) -> Verdict {
+pub fn judge(cloud: &CloudJob, attempt: &Attempt, ran: Ran, limit: Option<Duration>) -> Verdict {
     let mut evidence = vec![format!("Status={}", cloud.status.word())];
     for (name, value) in [
         ("SubStatus", &cloud.sub_status),
@@ -195,29 +191,39 @@ pub fn judge(
     if evicted > 0 {
         evidence.push(format!("pods evicted={evicted} of {}", cloud.pods.len()));
     }
-    evidence.push(format!("ran={}", crate::model::time::human(ran)));
+    evidence.push(format!("ran={}", crate::model::time::human(ran.total)));
+    if attempt.restarts() > 0 {
+        let last = crate::model::time::human(ran.last);
+        evidence.push(format!("restarts in place={}, last run={last}", attempt.restarts()));
+    }
     let (cause, rule) = cause(cloud, attempt, ran, limit);
     let mut exits: Vec<i32> = cloud.exits.iter().map(|e| e.code).collect();
     exits.sort_unstable();
     exits.dedup();
     exits.truncate(EXITS_LIMIT);
     let no_machine = CAPACITY_CODES.contains(&cloud.reason_code.as_str());
-    let told = if cause == Cause::Released || (no_machine && !cloud.ever_ran()) {
+    let by_others = cause == Cause::Released || cause == Cause::StoppedByUs;
+    let told = if by_others || (no_machine && !cloud.ever_ran()) {
         Told::FromOutside
     } else if exits.is_empty() && cloud.reason_message.is_empty() {
         Told::Nothing
     } else {
         Told::Something
     };
-    let look =
-        EndLook { ran: cloud.ever_ran(), duration: ran, told, hopeless: is_hopeless(cloud), exits };
+    let look = EndLook {
+        ran: cloud.ever_ran(),
+        duration: ran.last,
+        told,
+        hopeless: is_hopeless(cloud),
+        exits,
+    };
     Verdict { cause, evidence, rule: rule.to_owned(), look }
 }
 
 fn cause(
     cloud: &CloudJob,
     attempt: &Attempt,
-    ran: Duration,
+    ran: Ran,
     limit: Option<Duration>,
 ) -> (Cause, &'static str) {
     match &cloud.status {
@@ -242,14 +248,14 @@ fn cause(
 fn stopped_cause(
     cloud: &CloudJob,
     attempt: &Attempt,
-    ran: Duration,
+    ran: Ran,
     limit: Option<Duration>,
 ) -> (Cause, &'static str) {
     if attempt.stop.is_some() {
         (Cause::StoppedByUs, "stop-was-asked")
     } else if PERSON_CODES.contains(&cloud.reason_code.as_str()) {
         (Cause::StoppedByPerson, "person-code")
-    } else if reached(ran, limit) {
+    } else if reached(cloud, ran, limit) {
         (Cause::TimeLimit, "duration-is-the-limit")
     } else if let Some(rule) = matching_rule(cloud) {
         (rule.cause, rule.name)
@@ -258,7 +264,7 @@ fn stopped_cause(
     }
 }
 
-fn failed_cause(cloud: &CloudJob, ran: Duration, limit: Option<Duration>) -> (Cause, &'static str) {
+fn failed_cause(cloud: &CloudJob, ran: Ran, limit: Option<Duration>) -> (Cause, &'static str) {
     if let Some(rule) = matching_rule(cloud) {
         return (rule.cause, rule.name);
     }
@@ -271,7 +277,7 @@ fn failed_cause(cloud: &CloudJob, ran: Duration, limit: Option<Duration>) -> (Ca
     // What the job says of itself goes before what its running time suggests.
     if own_code && everywhere {
         (Cause::UserError, "every-pod-has-its-own-exit-code")
-    } else if reached(ran, limit) {
+    } else if reached(cloud, ran, limit) {
         (Cause::TimeLimit, "duration-is-the-limit")
     } else if cloud.exits.is_empty() {
         (Cause::Unexplained, "no-exit-code")
@@ -283,12 +289,19 @@ fn failed_cause(cloud: &CloudJob, ran: Duration, limit: Option<Duration>) -> (Ca
 }
 
 /// Whether a running time is the limit that was sent: to the minute, and to a tenth of a limit of
-/// few minutes, which else any short run would reach.
-fn reached(ran: Duration, limit: Option<Duration>) -> bool {
-    limit.is_some_and(|limit| {
-        let slack = (limit / 10).min(Duration::from_secs(60));
-        ran >= limit.saturating_sub(slack) && ran <= limit.saturating_add(slack)
-    })
+/// few minutes, which else any short run would reach. Nobody has published which of its runs the
+/// platform counts in a job that it restarted itself: each way to count may be the one.
+fn reached(cloud: &CloudJob, ran: Ran, limit: Option<Duration>) -> bool {
+    let Some(limit) = limit else { return false };
+    let slack = (limit / 10).min(Duration::from_secs(60));
+    let is_limit =
+        |ran: Duration| ran >= limit.saturating_sub(slack) && ran <= limit.saturating_add(slack);
+    let was_restarted = ran != Ran::once(ran.total);
+    let by_duration = cloud.duration_s.filter(|_| was_restarted).map(Duration::from_secs);
+    [Some(ran.total), Some(ran.last), Some(ran.span), by_duration]
+        .into_iter()
+        .flatten()
+        .any(is_limit)
 }
 
 /// Whether an attempt that never ran will fail in the same way however often it is sent.

@@ -6,6 +6,7 @@
 use super::ids::{CloudId, Mark, Owner};
 use super::time::WallTime;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The `Status` word of a DLC job. A word that is not known is *still active*: it never ends or
 /// resubmits anything.
@@ -79,6 +80,25 @@ impl Status {
             Self::Failed => "Failed",
             Self::Stopped => "Stopped",
             Self::Other(word) => word,
+        }
+    }
+
+    /// Whether the result is decided and the machine is still held: paid for, and not an end.
+    pub fn holds_machine(&self) -> bool {
+        match self {
+            Self::SucceededReserving | Self::FailedReserving => true,
+            Self::Creating
+            | Self::Queuing
+            | Self::Bidding
+            | Self::EnvPreparing
+            | Self::SanityChecking
+            | Self::Running
+            | Self::Restarting
+            | Self::Stopping
+            | Self::Succeeded
+            | Self::Failed
+            | Self::Stopped
+            | Self::Other(_) => false,
         }
     }
 
@@ -180,16 +200,41 @@ pub struct CloudJob {
     pub pod_count: u32,
     /// The pods shown; lists show fewer than `GetJob`.
     pub pods: Vec<Pod>,
-    /// In-place restarts so far, out of `RestartTimes` ("1/3").
+    /// In-place restarts so far: the most that `RestartTimes` ("1/3"), `RestartRecord` or
+    /// `StatusHistory` says; 0 where none of them is there.
     pub restarts: u32,
+    /// What `StatusHistory` tells of the runs; `None` where it is not there.
+    pub history: Option<History>,
     /// Whether this came from `GetJob` (whole) rather than from a list row.
     pub whole: bool,
+}
+
+/// The runs of UserCommand as `StatusHistory` tells them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct History {
+    /// Restarts in place: it ran and waited again, or was called `Restarting`.
+    pub restarts: u32,
+    /// When the first run began.
+    pub first: Option<WallTime>,
+    /// When the last run began.
+    pub last: Option<WallTime>,
+    /// Since when a run goes on.
+    pub open_since: Option<WallTime>,
+    /// Running time of all runs that are over.
+    pub ran: Duration,
+    /// Running time of the last run, if it is over.
+    pub last_ran: Duration,
 }
 
 /// Bytes of `ReasonMessage` that are kept.
 pub const REASON_MESSAGE_LIMIT: usize = 2048;
 
 impl CloudJob {
+    /// The latest time at which UserCommand is known to have begun.
+    pub fn run_began(&self) -> Option<WallTime> {
+        self.running.max(self.history.as_ref().and_then(|history| history.last))
+    }
+
     /// Whether UserCommand ever ran, by the job's own times.
     pub fn ever_ran(&self) -> bool {
         self.running.is_some()

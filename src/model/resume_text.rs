@@ -88,6 +88,21 @@ pub fn check_template(template: &str) -> Result<(), TemplateProblem> {
     fill(template, |_| Ok(String::new())).map(drop)
 }
 
+/// Whether a resume template names one checkpoint, rather than the folder in which the trainer
+/// finds the newest itself.
+pub fn names_one(template: &str) -> bool {
+    let names = |piece: Piece<'_>| match piece.kind {
+        Kind::Placeholder(name) => name != "root",
+        Kind::Text | Kind::Literal(_) => false,
+    };
+    pieces(template).into_iter().any(names)
+}
+
+/// Whether the resume argument has a place in `command`.
+pub fn has_resume(command: &str) -> bool {
+    pieces(command).into_iter().any(|piece| piece.kind == Kind::Placeholder("resume"))
+}
+
 /// The resume argument for `point`, where `mount` is its location as the container sees it.
 ///
 /// # Errors

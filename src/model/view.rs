@@ -28,6 +28,9 @@ pub struct JobRow {
     pub releases: u32,
     /// Of these, ended by an error or without explanation.
     pub errors: u32,
+    /// Restarts by the platform under the same id, over all attempts; none of them is an end.
+    #[serde(default)]
+    pub restarts: u32,
     /// Seconds since the open attempt's UserCommand began.
     pub up_s: Option<u64>,
     /// Summed running time of the ended attempts, seconds.
@@ -84,6 +87,9 @@ pub struct AttemptView {
     pub verdict: Option<VerdictView>,
     /// Whether a stop was asked for.
     pub stop_asked: bool,
+    /// Restarts by the platform under its id.
+    #[serde(default)]
+    pub restarts: u32,
 }
 
 /// Why an attempt ended.

@@ -9,9 +9,11 @@ use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Recovery, Start
 use crate::core::phase::{Phase, phase};
 use crate::core::step::{Act, Given, Input};
 use crate::core::submit::{Hold, may_submit};
+use crate::core::terms::Terms;
 use crate::core::verdict::{Cause, Verdict};
 use crate::dlc::redact::hide_secrets;
 use crate::model::checkpoint::Look;
+use crate::model::cloud::Status;
 use crate::model::handle::{ActVerb, Refusal, Request};
 use crate::model::ids::{JobKey, Mark};
 use crate::model::time::human;
@@ -209,24 +211,25 @@ impl Driver {
             Some(age) => age > late,
             None => now.boot.since(self.book.started.boot) > late,
         };
-        let (status, running) = match open.map(|attempt| &attempt.state) {
-            Some(AttemptState::Live { status, running, .. }) => {
-                (Some(status.word().to_owned()), *running)
-            }
-            Some(AttemptState::Intended | AttemptState::Unknown { .. }) | None => (None, None),
+        let shown = open.and_then(|attempt| attempt.state.shown());
+        let running = match open.map(|attempt| &attempt.state) {
+            Some(AttemptState::Live { running, runs, .. }) => runs.goes_on_since().or(*running),
+            Some(AttemptState::Intended | AttemptState::Unknown { .. }) | None => None,
         };
+        let is_odd = matches!(shown, Some(Status::Other(_)));
         JobRow {
             name: job.key.name.to_string(),
             run: job.key.run,
             phase: phase.word().to_owned(),
-            stale: stale && !job.is_over(),
+            stale: (stale || is_odd) && !job.is_over(),
             last_look_s: last_look.map(|age| age.as_secs()),
             why: why_in_a_row(job, phase, &holds),
-            vendor_status: status,
+            vendor_status: shown.map(|status| status.word().to_owned()),
             step: job.progress.best_step,
             attempts: job.created,
             releases: job.tally.releases,
             errors: job.tally.errors,
+            restarts: job.tally.restarts,
             up_s: running.map(|since| now.wall.since(since).as_secs()),
             ran_s: job.progress.ran.as_secs(),
             managed: job.source == crate::core::job::Source::File,
@@ -348,6 +351,7 @@ impl Driver {
             spec: job.spec.clone(),
             target: spec.target.clone(),
             place,
+            terms: Some(Terms::of(&spec, &start, gate.acceptance)),
             start,
             bid: spec.spot,
             intended: self.clock.now().wall,
@@ -432,6 +436,9 @@ fn checkpoint_for(no: Option<u32>, events: &[StoredEvent]) -> Option<&StoredEven
 
 /// Why a job is in its phase, in one line; never empty but for RUNNING and SUCCEEDED.
 fn why_in_a_row(job: &Job, phase: Phase, holds: &[Hold]) -> String {
+    if let Some(why) = job.open.last().and_then(|attempt| why_of_status(attempt, phase)) {
+        return why;
+    }
     match phase {
         Phase::Running | Phase::Succeeded => return String::new(),
         Phase::Failed | Phase::Cancelled => {
@@ -467,12 +474,31 @@ fn why_in_a_row(job: &Job, phase: Phase, holds: &[Hold]) -> String {
     holds.first().map_or_else(|| "about to be submitted".to_owned(), ToString::to_string)
 }
 
+/// What the vendor's word says that the phase does not.
+fn why_of_status(attempt: &Attempt, phase: Phase) -> Option<String> {
+    let (no, status) = (attempt.no, attempt.state.shown()?);
+    let word = status.word();
+    if matches!(status, Status::Other(_)) {
+        let known = format!("attempt {no} shows `{word}`, a word spotkeeper does not know");
+        return Some(format!("{known}: still active; the phase is the last that was known"));
+    }
+    if status.holds_machine() && phase != Phase::Stopping {
+        let held = format!("attempt {no} is {word}: its result is decided, machine still held");
+        return Some(format!("{held} and perhaps paid for; the final word is awaited"));
+    }
+    if status == Status::Restarting && phase != Phase::Stopping {
+        return Some(format!("attempt {no} is Restarting: the platform restarts it in place"));
+    }
+    None
+}
+
 fn open_view(attempt: &Attempt) -> AttemptView {
-    let (state, status) = match &attempt.state {
-        AttemptState::Intended => ("intended", None),
-        AttemptState::Unknown { .. } => ("unknown", None),
-        AttemptState::Live { status, .. } => ("live", Some(status.word().to_owned())),
+    let state = match &attempt.state {
+        AttemptState::Intended => "intended",
+        AttemptState::Unknown { .. } => "unknown",
+        AttemptState::Live { .. } => "live",
     };
+    let status = attempt.state.shown().map(|status| status.word().to_owned());
     AttemptView { state: state.to_owned(), status, ..attempt_view(attempt) }
 }
 
@@ -507,6 +533,7 @@ fn attempt_view(attempt: &Attempt) -> AttemptView {
         ran_s: None,
         verdict: None,
         stop_asked: attempt.stop.is_some(),
+        restarts: attempt.restarts(),
     }
 }
 

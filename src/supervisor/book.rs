@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a CreateJob can be accepted at a place whose target is gone from the daemon file.
+/// How long a CreateJob can be accepted at a place of which neither the daemon file nor an attempt
+/// says so.
 const DEFAULT_ACCEPTANCE: Duration = Duration::from_secs(15 * 60);
 /// Ended attempts of a job that are kept in full.
 pub(super) const ATTEMPTS_KEPT: usize = 50;
@@ -79,12 +80,13 @@ impl Book {
         self.specs.get(&job.spec).cloned()
     }
 
-    /// How long a CreateJob can be accepted at a place.
+    /// How long a CreateJob can be accepted at a place: the longest that a target there or an open
+    /// attempt says, since an attempt keeps what held when it was sent.
     pub(super) fn acceptance(&self, place: &Place) -> Duration {
-        self.targets
-            .values()
-            .find(|target| target.place == *place)
-            .map_or(DEFAULT_ACCEPTANCE, |target| target.acceptance)
+        let targets = self.targets.values().filter(|target| target.place == *place);
+        let open = self.jobs.values().flat_map(|job| &job.open).filter(|a| a.place == *place);
+        let frozen = open.filter_map(|attempt| attempt.terms.as_ref()).map(|t| t.acceptance);
+        targets.map(|target| target.acceptance).chain(frozen).max().unwrap_or(DEFAULT_ACCEPTANCE)
     }
 
     /// Every place that has to be looked at: configured ones, and those of open attempts.

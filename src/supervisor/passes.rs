@@ -4,7 +4,7 @@
 use super::book::Homeless;
 use super::driver::Driver;
 use super::place::PlaceState;
-use super::work::{Known, Swept, Work};
+use super::work::{Known, OnRecord, Swept, Work};
 use crate::core::identity::mark_of;
 use crate::core::job::{AttemptState, Wanted};
 use crate::core::step::{Input, Pass, Past};
@@ -196,8 +196,11 @@ impl Driver {
             }
             let oldest = known.oldest.get_or_insert(attempt.intended);
             *oldest = (*oldest).min(attempt.intended);
-            if let AttemptState::Live { id, status, restarts, .. } = &attempt.state {
-                known.open.insert(id.clone(), (status.clone(), *restarts));
+            if let AttemptState::Live { id, restarts, runs, .. } = &attempt.state
+                && let Some(status) = attempt.state.shown()
+            {
+                let record = OnRecord { status, restarts: *restarts, began: runs.began() };
+                known.open.insert(id.clone(), record);
             }
         }
         for Homeless { cloud, .. } in self.book.homeless.values().filter(|h| h.place == *place) {
@@ -206,7 +209,12 @@ impl Driver {
                 continue;
             }
             known.oldest = known.oldest.into_iter().chain(cloud.created).min();
-            known.open.insert(cloud.id.clone(), (cloud.status.clone(), cloud.restarts));
+            let record = OnRecord {
+                status: cloud.status.clone(),
+                restarts: cloud.restarts,
+                began: cloud.run_began(),
+            };
+            known.open.insert(cloud.id.clone(), record);
         }
         // All that ended in this process, not only those whose record is kept: else each pass
         // would fetch the others again.

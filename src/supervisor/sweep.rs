@@ -178,8 +178,13 @@ fn has_news(known: &Known, row: &CloudJob) -> bool {
     if known.ended.contains(&row.id) && row.status.is_end() {
         return false;
     }
-    known.open.get(&row.id).is_none_or(|(status, restarts)| {
-        row.status != *status || row.restarts > *restarts || row.status.is_end()
+    known.open.get(&row.id).is_none_or(|record| {
+        let ran_anew =
+            matches!((record.began, row.run_began()), (Some(old), Some(new)) if new > old);
+        row.status != record.status
+            || row.restarts > record.restarts
+            || ran_anew
+            || row.status.is_end()
     })
 }
 

@@ -57,11 +57,22 @@ pub(super) enum Work {
     StoreSettled,
 }
 
+/// What is on record of a cloud job that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OnRecord {
+    /// The status that was last shown.
+    pub(super) status: Status,
+    /// Its in-place restarts.
+    pub(super) restarts: u32,
+    /// When its last run began, by the server's times.
+    pub(super) began: Option<WallTime>,
+}
+
 /// What the tasks that list may rely on: which rows need no second look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// Open attempts: the status and in-place restarts last recorded.
-    pub(super) open: BTreeMap<CloudId, (Status, u32)>,
+    /// Open attempts.
+    pub(super) open: BTreeMap<CloudId, OnRecord>,
     /// Ended attempts.
     pub(super) ended: BTreeSet<CloudId>,
     /// When the oldest attempt that may be open was decided.

@@ -44,6 +44,7 @@ pub(crate) fn row(name: &str, phase: &str) -> JobRow {
         attempts: 0,
         releases: 0,
         errors: 0,
+        restarts: 0,
         up_s: None,
         ran_s: 0,
         managed: true,
@@ -78,6 +79,7 @@ fn rows() -> Vec<JobRow> {
             step: Some(31_000),
             attempts: 7,
             releases: 7,
+            restarts: 2,
             ran_s: 90_061,
             next: "submit when the bucket was looked at".into(),
             run: 2,
@@ -125,6 +127,7 @@ fn attempts() -> Vec<AttemptView> {
             ],
         }),
         stop_asked: false,
+        restarts: 2,
     };
     let live = AttemptView {
         no: 8,
@@ -137,6 +140,7 @@ fn attempts() -> Vec<AttemptView> {
         ended: None,
         ran_s: None,
         verdict: None,
+        restarts: 0,
         ..released.clone()
     };
     vec![live, released]

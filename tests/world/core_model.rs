@@ -3,8 +3,11 @@
 //! One seed drives everything. The model knows what the core cannot: whether a request that had no
 //! answer was accepted. After every event the promises are checked on the model's own books.
 
+use spotkeeper::core::event::Word;
 use spotkeeper::core::identity::mark_of;
-use spotkeeper::core::job::{AttemptState, BlockKind, EndedAttempt, Job, OutcomeKind, Start};
+use spotkeeper::core::job::{
+    AttemptState, BlockKind, EndedAttempt, Job, OutcomeKind, Start, StopWhy,
+};
 use spotkeeper::core::step::{Act, Effect, EndedRef, Given, Input, Pass, Past, Step, step};
 use spotkeeper::core::submit::Gate;
 use spotkeeper::model::checkpoint::{
@@ -51,6 +54,32 @@ struct Remote {
     /// The step it has reached and the time it takes for the next.
     step: u64,
     stop_at: Option<u64>,
+    /// The step that its argument names: each run under its id begins there.
+    from: u64,
+    /// Its restarts in place, and how its answers show them.
+    restarts: u32,
+    counter: Counter,
+    /// What it becomes when its machine is not held any more.
+    decided: Status,
+}
+
+/// How the answers show restarts in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Counter {
+    /// At once.
+    Shown,
+    /// Once it runs again, or ends.
+    Late,
+    /// Never: only status and times tell.
+    Hidden,
+}
+
+impl Remote {
+    fn count(&mut self) {
+        if self.counter != Counter::Hidden {
+            self.cloud.restarts = self.restarts;
+        }
+    }
 }
 
 /// Things that will happen to the cloud or to the daemon.
@@ -101,6 +130,10 @@ struct World {
     calm_from: u64,
     cancelled: bool,
     wiped: bool,
+    /// Whether an attempt was ever stopped for a newer checkpoint.
+    outdated: bool,
+    /// Restarts in place that were told, by id.
+    told: BTreeMap<CloudId, u32>,
     attempts: u32,
     history: Vec<String>,
 }
@@ -132,6 +165,8 @@ impl World {
             calm_from,
             cancelled: false,
             wiped: false,
+            outdated: false,
+            told: BTreeMap::new(),
             attempts: 0,
             history: Vec::new(),
         };
@@ -219,6 +254,13 @@ impl World {
             };
             self.past.insert(attempt.mark, past);
         }
+        for event in events.iter().filter(|event| event.word == Word::RestartedInPlace) {
+            let id = event.data["id"].as_str().and_then(|id| CloudId::new(id).ok()).expect("an id");
+            let told = self.told.entry(id).or_default();
+            *told += 1;
+            assert_eq!(event.data["restart"], *told, "each restart is told once");
+        }
+        self.outdated |= next.open.iter().any(|a| a.stop == Some(StopWhy::Outdated));
         self.durable = next.clone();
         self.memory = next;
         if !self.calm() && self.rng.chance(1) {
@@ -242,6 +284,7 @@ impl World {
             self.history.push("            the state folder is wiped".to_owned());
             self.durable = Job::new(self.spec.key.clone(), Digest("0".repeat(64)));
             self.past.clear();
+            self.told.clear();
             self.new_store = true;
             self.wiped = true;
         }
@@ -257,6 +300,7 @@ impl World {
                 let now = self.now;
                 if let Some(remote) = self.remotes.iter_mut().find(|r| r.cloud.id == id)
                     && !remote.cloud.status.is_end()
+                    && !remote.cloud.status.holds_machine()
                     && !lost
                 {
                     remote.stop_at.get_or_insert(now + delay);
@@ -288,6 +332,8 @@ impl World {
             Some(&attempt),
             "no submission without a durable intent"
         );
+        let alive = self.remotes.iter().filter(|remote| !remote.cloud.status.is_end()).count();
+        assert_eq!(alive, 0, "a CreateJob while an attempt is not ended");
         self.attempts += 1;
         let answer = |outcome| Input::Sent { no, outcome };
         let fate = if self.calm() { 100 } else { self.rng.below(100) };
@@ -371,11 +417,17 @@ impl World {
                 pod_count: 1,
                 pods: Vec::new(),
                 restarts: 0,
+                history: None,
                 whole: true,
             },
             visible_from: self.now + lag,
             step: from,
             stop_at: None,
+            from,
+            restarts: 0,
+            counter: [Counter::Shown, Counter::Late, Counter::Hidden]
+                [usize::try_from(self.rng.below(3)).expect("small")],
+            decided: Status::Failed,
         });
         if let Some(process) = reply {
             let input = Input::Sent { no, outcome: SendOutcome::Accepted { id } };
@@ -394,18 +446,28 @@ impl World {
             if cloud.status.is_end() {
                 continue;
             }
+            if cloud.status.holds_machine() {
+                cloud.status = remote.decided.clone();
+                cloud.finished = Some(wall);
+                remote.count();
+                continue;
+            }
             if remote.stop_at.is_some_and(|at| now >= at) {
                 cloud.status = Status::Stopped;
                 cloud.reason_code = "JobStoppedByUser".to_owned();
                 cloud.finished = Some(wall);
+                remote.count();
                 continue;
             }
             match cloud.status {
                 Status::Creating => cloud.status = Status::Queuing,
-                Status::Queuing => cloud.status = Status::EnvPreparing,
+                Status::Queuing | Status::Bidding | Status::Restarting => {
+                    cloud.status = Status::EnvPreparing;
+                }
                 Status::EnvPreparing => {
                     cloud.status = Status::Running;
                     cloud.running = Some(wall);
+                    remote.count();
                 }
                 Status::Running => {
                     remote.step += 1;
@@ -416,16 +478,32 @@ impl World {
                         self.bucket.retain(|(step, _)| *step != remote.step);
                         self.bucket.push((remote.step, !released || self.rng.chance(50)));
                     }
-                    if released {
-                        cloud.status = Status::Failed;
+                    let held = self.rng.chance(20);
+                    if released && self.rng.chance(50) {
+                        // The platform restarts it itself, from where its argument says.
+                        let ways = [Status::Restarting, Status::Queuing, Status::Bidding];
+                        let way = usize::try_from(self.rng.below(3)).expect("small");
+                        cloud.status = ways[way].clone();
+                        remote.restarts += 1;
+                        remote.step = remote.from;
+                        if remote.counter == Counter::Shown {
+                            remote.count();
+                        }
+                    } else if released {
+                        remote.decided = Status::Failed;
+                        cloud.status = if held { Status::FailedReserving } else { Status::Failed };
                         cloud.reason_code = "JobFailed".to_owned();
                         if self.rng.chance(70) {
                             cloud.exits = vec![ExitReport { code: 137, pods: 1 }];
                         }
                         cloud.finished = Some(wall);
+                        remote.count();
                     } else if remote.step >= TOTAL_STEPS {
-                        cloud.status = Status::Succeeded;
+                        remote.decided = Status::Succeeded;
+                        cloud.status =
+                            if held { Status::SucceededReserving } else { Status::Succeeded };
                         cloud.finished = Some(wall);
+                        remote.count();
                     }
                 }
                 _ => {}
@@ -479,9 +557,14 @@ impl World {
     fn sweep(&mut self, process: u64, again: bool) {
         let mut complete = true;
         let mut sent = Vec::new();
+        let calm = self.calm();
         for remote in &self.remotes {
             if remote.visible_from <= self.now {
-                sent.push(remote.cloud.clone());
+                let mut cloud = remote.cloud.clone();
+                if !calm && !cloud.status.is_end() && self.rng.chance(5) {
+                    cloud.status = Status::Other("Preempting".to_owned());
+                }
+                sent.push(cloud);
             }
         }
         let fate = if self.calm() { 100 } else { self.rng.below(100) };
@@ -544,6 +627,26 @@ impl World {
         }
     }
 
+    /// Each restart of an attempt on record was told once. One that no counter shows may be missed.
+    fn check_restarts(&self) {
+        let known: Vec<&CloudId> = self
+            .past
+            .values()
+            .filter_map(|past| match past {
+                Past::Ended(ended) => Some(&ended.id),
+                Past::NeverCreated { .. } | Past::Stranger => None,
+            })
+            .collect();
+        for remote in self.remotes.iter().filter(|remote| known.contains(&&remote.cloud.id)) {
+            let told = self.told.get(&remote.cloud.id).copied().unwrap_or(0);
+            let id = &remote.cloud.id;
+            match remote.counter {
+                Counter::Shown | Counter::Late => assert_eq!(told, remote.restarts, "{id}"),
+                Counter::Hidden => assert!(told <= remote.restarts, "{id}: {told}"),
+            }
+        }
+    }
+
     /// Lives until the job is over; panics with the history where a promise breaks.
     fn live(mut self, seed: u64) -> (OutcomeKind, u32) {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -593,10 +696,21 @@ impl World {
                         .block
                         .as_ref()
                         .is_some_and(|b| b.kind == BlockKind::StoppedByOther);
+                let block = self.memory.block.as_ref().map(|block| block.kind);
+                if settled
+                    && self.wiped
+                    && !self.cancelled
+                    && block == Some(BlockKind::StoppedByOther)
+                {
+                    // So is our stop of an outdated attempt: a person lets it go on.
+                    assert!(self.outdated, "nobody stopped anything");
+                    self.at(self.now, Coming::Operator(Act::Retry));
+                }
                 if settled && held {
                     return (OutcomeKind::Cancelled, self.attempts);
                 }
                 if settled && self.memory.is_over() {
+                    self.check_restarts();
                     let kind = self.memory.result.as_ref().expect("a result").kind;
                     return (kind, self.attempts);
                 }

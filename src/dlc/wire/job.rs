@@ -1,7 +1,7 @@
 //! A job of GetJob or a row of ListJobs, read field by field.
 
 use super::field::{as_number, get, list, named_values, needed, number, text, time};
-use super::{WireError, job_id, stamp};
+use super::{WireError, history, job_id, stamp};
 use crate::model::cloud::{CloudJob, ExitReport, Pod, REASON_MESSAGE_LIMIT, Stamp, Status};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,6 +33,7 @@ pub fn job(value: &Value, source: Source) -> Result<CloudJob, WireError> {
     let or_empty = |name: &str| text(value, name).unwrap_or_default();
     let pods: Vec<Pod> = list(value, "Pods").iter().take(PODS_LIMIT).map(pod).collect();
     let message = or_empty("ReasonMessage");
+    let runs = history::history(value);
     Ok(CloudJob {
         id: job_id(what, value)?,
         display_name: or_empty("DisplayName"),
@@ -44,12 +45,13 @@ pub fn job(value: &Value, source: Source) -> Result<CloudJob, WireError> {
         user_id: text(value, "UserId"),
         stamp: read_stamp(value),
         created: time(value, "GmtCreateTime"),
-        running: time(value, "GmtRunningTime"),
+        running: time(value, "GmtRunningTime").or_else(|| runs.as_ref()?.last),
         finished: time(value, "GmtFinishTime"),
         duration_s: number(value, "Duration"),
         pod_count: pod_count(value, pods.len()),
         pods,
-        restarts: restarts(value),
+        restarts: history::restarts(value, runs.as_ref()),
+        history: runs,
         whole,
     })
 }
@@ -86,13 +88,6 @@ fn pod_count(value: &Value, shown: usize) -> u32 {
         .fold(0, u64::saturating_add);
     let count = if asked == 0 { shown as u64 } else { asked };
     u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-/// The used part of `RestartTimes`, "1/3".
-fn restarts(value: &Value) -> u32 {
-    let used = text(value, "RestartTimes")
-        .and_then(|text| text.split('/').next().and_then(|used| used.trim().parse().ok()));
-    used.unwrap_or(0)
 }
 
 fn read_stamp(value: &Value) -> Stamp {
@@ -170,6 +165,8 @@ mod tests {
             "Duration",
             "JobSpecs",
             "RestartTimes",
+            "RestartRecord",
+            "StatusHistory",
         ];
         let bare = read(&json!({"JobId": "dlc1", "Status": "Running"}));
         for odd in [json!(null), json!(""), json!(true), json!([null, 1, []]), json!({"Tags": 1})] {

@@ -9,6 +9,7 @@ mod answer;
 mod dataset;
 mod evidence;
 mod field;
+mod history;
 mod job;
 mod market;
 mod page;

@@ -287,6 +287,7 @@ pub(super) fn cloud(no: u32, mark: &Mark, status: Status) -> CloudJob {
         pod_count: 1,
         pods: Vec::new(),
         restarts: 0,
+        history: None,
         whole: true,
     }
 }

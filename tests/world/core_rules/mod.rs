@@ -7,4 +7,5 @@ mod fenced;
 mod identity;
 mod looks;
 mod persons;
+mod restarts;
 mod verdicts;

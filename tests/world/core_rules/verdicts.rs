@@ -3,6 +3,7 @@
 use super::desk::{Desk, HOUR, MINUTE, as_in, candidate, golden, id, none, whole};
 use spotkeeper::core::event::{Event, Word};
 use spotkeeper::core::job::{BlockKind, OutcomeKind};
+use spotkeeper::core::runs::Ran;
 use spotkeeper::core::step::Input;
 use spotkeeper::core::verdict::{Cause, LogEnd, Told, Verdict, amend, judge};
 use spotkeeper::model::checkpoint::Wholeness;
@@ -14,7 +15,7 @@ fn verdict(cloud: &CloudJob, limit: Option<Duration>) -> Verdict {
     let desk = Desk::running();
     let ran =
         cloud.finished.zip(cloud.running).map_or(Duration::ZERO, |(end, start)| end.since(start));
-    judge(cloud, &desk.job.open[0], ran, limit)
+    judge(cloud, &desk.job.open[0], Ran::once(ran), limit)
 }
 
 fn exits(code: i32) -> impl FnOnce(&mut CloudJob) {
@@ -345,11 +346,12 @@ fn rule_5_a_stop_that_is_not_ours_is_held_unless_something_known_explains_it() {
         ("stopped_without_code.INFERRED", Some(60), OnStopped::Hold, false),
         ("stopped_without_code.INFERRED", Some(90), OnStopped::Hold, true),
     ] {
-        let mut desk = Desk::running();
+        let mut desk = Desk::new();
         desk.spec.retry.on_stopped = on_stopped;
         if let Some(minutes) = limit {
             desk.spec.body.insert("JobMaxRunningTimeMinutes".to_owned(), minutes.into());
         }
+        desk.feed(Input::Tick).submit(none()).live();
         desk.end(HOUR, stopped(name)).look(whole(&[100]));
         let held = desk.block() == Some(BlockKind::StoppedByOther);
         assert_eq!(held, block, "{name}, limit {limit:?}, {on_stopped:?}");
@@ -375,7 +377,7 @@ fn rule_5_the_limit_is_the_limit_and_not_any_short_run() {
         let cloud = golden("stopped_without_code.INFERRED");
         let desk = Desk::running();
         let ran = Duration::from_secs(ran);
-        let found = judge(&cloud, &desk.job.open[0], ran, Some(minutes * MINUTE));
+        let found = judge(&cloud, &desk.job.open[0], Ran::once(ran), Some(minutes * MINUTE));
         assert_eq!(found.cause, cause, "limit {minutes} min, ran {ran:?}");
     }
     // What the job or the platform says goes before the stopwatch.

@@ -1,0 +1,61 @@
+//! What an attempt was sent under, frozen with its intent: what the daemon file or the job file says
+//! later changes nothing about a request that is out.
+
+use super::job::Start;
+use crate::model::resume_text;
+use crate::model::spec::JobSpec;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// The terms of one attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// How long its CreateJob can be accepted.
+    pub acceptance: Duration,
+    /// The running time limit in its body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_limit: Option<Duration>,
+    /// What its resume argument says.
+    pub resume: ResumeTerms,
+}
+
+/// What the resume argument of an attempt says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ResumeTerms {
+    /// No argument, or one that leaves the choice to the trainer.
+    TrainersChoice,
+    /// It names one checkpoint: each run under the same id begins there.
+    Pinned,
+}
+
+impl Terms {
+    /// The terms of an attempt from `start` that is sent now.
+    pub fn of(spec: &JobSpec, start: &Start, acceptance: Duration) -> Self {
+        Self { acceptance, time_limit: time_limit(spec), resume: resume(spec, start) }
+    }
+
+    /// The terms of an attempt that was found and not sent by what is on record.
+    pub fn found(spec: &JobSpec, acceptance: Duration) -> Self {
+        let resume = ResumeTerms::TrainersChoice;
+        Self { acceptance, time_limit: time_limit(spec), resume }
+    }
+}
+
+/// The running time limit in a body, if it has one.
+pub(super) fn time_limit(spec: &JobSpec) -> Option<Duration> {
+    let minutes = spec.body.get("JobMaxRunningTimeMinutes")?.as_u64()?;
+    (minutes > 0).then(|| Duration::from_secs(minutes.saturating_mul(60)))
+}
+
+fn resume(spec: &JobSpec, start: &Start) -> ResumeTerms {
+    let (Start::From(point), Some(checkpoint)) = (start, &spec.checkpoint) else {
+        return ResumeTerms::TrainersChoice;
+    };
+    let template = checkpoint.resume.as_ref().unwrap_or(&point.argument);
+    let is_read = checkpoint.resume_command.as_ref().is_none_or(|c| resume_text::has_resume(c));
+    if is_read && resume_text::names_one(template) {
+        ResumeTerms::Pinned
+    } else {
+        ResumeTerms::TrainersChoice
+    }
+}
