@@ -108,6 +108,14 @@ enum Coming {
     Operator(Act),
 }
 
+/// How a life went.
+struct Lived {
+    kind: OutcomeKind,
+    attempts: u32,
+    /// Whether an attempt was stopped for a newer checkpoint.
+    outdated: bool,
+}
+
 struct World {
     rng: Rng,
     now: u64,
@@ -648,7 +656,7 @@ impl World {
     }
 
     /// Lives until the job is over; panics with the history where a promise breaks.
-    fn live(mut self, seed: u64) -> (OutcomeKind, u32) {
+    fn live(mut self, seed: u64) -> Lived {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             while let Some(((at, _), coming)) = self.queue.pop_first() {
                 self.now = self.now.max(at);
@@ -707,22 +715,22 @@ impl World {
                     self.at(self.now, Coming::Operator(Act::Retry));
                 }
                 if settled && held {
-                    return (OutcomeKind::Cancelled, self.attempts);
+                    return (OutcomeKind::Cancelled, self.attempts, self.outdated);
                 }
                 if settled && self.memory.is_over() {
                     self.check_restarts();
                     let kind = self.memory.result.as_ref().expect("a result").kind;
-                    return (kind, self.attempts);
+                    return (kind, self.attempts, self.outdated);
                 }
             }
             panic!("the queue ran dry: nothing was awaited");
         }));
         match outcome {
-            Ok((kind, attempts)) => {
+            Ok((kind, attempts, outdated)) => {
                 if kind == OutcomeKind::Cancelled {
                     assert!(self.cancelled, "cancelled, and nobody asked for it");
                 }
-                (kind, attempts)
+                Lived { kind, attempts, outdated }
             }
             Err(cause) => {
                 eprintln!("seed {seed}:\n{}", self.history.join("\n"));
@@ -793,10 +801,11 @@ fn spec() -> JobSpec {
 #[test]
 fn thousands_of_lives_keep_both_promises() {
     let mut tally: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut attempts = 0;
+    let (mut attempts, mut outdated) = (0, 0);
     for seed in 0..LIVES {
-        let (kind, count) = World::new(seed).live(seed);
-        attempts += count;
+        let Lived { kind, attempts: sent, outdated: stopped } = World::new(seed).live(seed);
+        attempts += sent;
+        outdated += u64::from(stopped);
         *tally
             .entry(match kind {
                 OutcomeKind::Succeeded => "succeeded",
@@ -809,5 +818,6 @@ fn thousands_of_lives_keep_both_promises() {
     assert_eq!(tally.get("failed"), None, "every job here can go on");
     assert!(tally.get("succeeded").is_some_and(|n| *n > LIVES / 2));
     assert!(tally.get("cancelled").is_some_and(|n| *n > LIVES / 100));
+    assert!(outdated > LIVES / 10, "{outdated} lives with an outdated attempt");
     assert!(u64::from(attempts) > LIVES * 3, "too few attempts to mean anything");
 }

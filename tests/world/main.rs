@@ -28,6 +28,7 @@ mod emulator_gateway;
 mod emulator_platform;
 mod fence;
 mod import;
+mod platform_restarts;
 mod server;
 mod store;
 mod store_simulated;
