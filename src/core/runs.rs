@@ -182,14 +182,19 @@ impl Runs {
         self.began
     }
 
-    /// How long it ran, at its end. `once` is what the end's own times say if it never was restarted.
-    pub fn ran(&self, restarts: u32, once: Duration, cloud: &CloudJob, now: WallTime) -> Ran {
-        if restarts == 0 {
-            return Ran::once(once);
-        }
+    /// How long it ran, at its end, after restarts. `once` is what the end's own times say of one
+    /// run, `first` when the first one began as far as is on record.
+    pub(super) fn ran(
+        &self,
+        once: Duration,
+        first: Option<WallTime>,
+        cloud: &CloudJob,
+        now: WallTime,
+    ) -> Ran {
         let end = cloud.finished.unwrap_or(now);
-        let first = cloud.history.as_ref().and_then(|h| h.first).into_iter().chain(cloud.running);
-        let span = first.min().map_or(once, |first| end.since(first)).max(once);
+        let told = cloud.history.as_ref().and_then(|history| history.first);
+        let began = [first, told, cloud.running].into_iter().flatten().min();
+        let span = began.map_or(once, |began| end.since(began));
         if let Some(history) = cloud.history.as_ref().filter(|h| h.first.is_some()) {
             let open = history.open_since.map(|since| end.since(since));
             let total = history.ran + open.unwrap_or_default();

@@ -21,6 +21,8 @@ use std::time::Duration;
 /// Complete passes, each begun after the request could no longer be accepted, that prove an
 /// attempt absent.
 pub const ABSENT_PASSES: u8 = 3;
+/// What a `*Reserving` status means for a person.
+const MACHINE_HELD: &str = " (its result is decided; the machine is still held, and may be paid for, until the final word)";
 /// No attempt ran longer than this, whatever an answer says.
 const RAN_LIMIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
@@ -182,20 +184,24 @@ fn on_status(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     let attempt = &mut draft.next.open[at];
     let no = attempt.no;
     let shown_before = attempt.state.shown();
-    let AttemptState::Live { status, odd, running, .. } = &mut attempt.state else { return };
-    let note = match &cloud.status {
-        Status::Other(word) => {
-            *odd = Some(kept_word(word));
-            " (a word spotkeeper does not know: still active)"
-        }
-        known => {
-            *status = known.clone();
-            *odd = None;
-            if known.holds_machine() { MACHINE_HELD } else { "" }
-        }
+    let AttemptState::Live { status, odd, running, restarts, .. } = &mut attempt.state else {
+        return;
+    };
+    let note = if let Status::Other(word) = &cloud.status {
+        *odd = Some(kept_word(word));
+        " (a word spotkeeper does not know: still active)"
+    } else {
+        *odd = None;
+        *status = cloud.status.clone();
+        if status.holds_machine() { MACHINE_HELD } else { "" }
     };
     let now_running = (cloud.status == Status::Running).then_some(now);
-    *running = running.or(cloud.running).or(now_running);
+    // Once it was restarted, what the server calls its beginning may be that of a later run.
+    *running = if *restarts == 0 {
+        cloud.running.or(*running).or(now_running)
+    } else {
+        running.or(cloud.running).or(now_running)
+    };
     let shown = attempt.state.shown();
     if let (Some(before), Some(shown)) = (shown_before, shown)
         && before != shown
@@ -203,9 +209,6 @@ fn on_status(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
         draft.say(Some(no), Word::Phase, format!("{} -> {}{note}", before.word(), shown.word()));
     }
 }
-
-/// What a `*Reserving` status means for a person.
-pub const MACHINE_HELD: &str = " (its result is decided; the machine is still held, and may be paid for, until the final word)";
 
 fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     let attempt = draft.next.open.remove(at);
@@ -307,7 +310,10 @@ fn running_time(attempt: &Attempt, cloud: &CloudJob, now: WallTime) -> Ran {
         });
     let once = once.min(RAN_LIMIT);
     match &attempt.state {
-        AttemptState::Live { runs, restarts, .. } => runs.ran(*restarts, once, cloud, now),
+        AttemptState::Live { running, restarts: 1.., runs, .. } => {
+            runs.ran(once, *running, cloud, now)
+        }
+        AttemptState::Live { .. } => Ran::once(once),
         AttemptState::Intended | AttemptState::Unknown { .. } => Ran::once(once),
     }
 }

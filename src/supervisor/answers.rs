@@ -5,7 +5,9 @@ use super::driver::Driver;
 use super::work::Work;
 use crate::checkpoint::report;
 use crate::core::event::Word;
-use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Recovery, Start, Wanted};
+use crate::core::job::{
+    Attempt, AttemptState, EndedAttempt, Job, Recovery, Start, StopWhy, Wanted,
+};
 use crate::core::phase::{Phase, phase};
 use crate::core::step::{Act, Given, Input};
 use crate::core::submit::{Hold, may_submit};
@@ -241,6 +243,10 @@ impl Driver {
     /// What happens next by itself.
     fn next_in_words(&self, job: &Job, phase: Phase) -> String {
         let now = self.clock.now().boot;
+        let shown = job.open.last().and_then(|attempt| attempt.state.shown());
+        if shown.is_some_and(|status| status.holds_machine()) && phase != Phase::Stopping {
+            return "await the final word".to_owned();
+        }
         match phase {
             Phase::Blocked => format!("spotkeeper why {}", job.key.name),
             Phase::Backoff | Phase::Pending | Phase::Recovering => match &job.recovery {
@@ -478,6 +484,10 @@ fn why_in_a_row(job: &Job, phase: Phase, holds: &[Hold]) -> String {
 fn why_of_status(attempt: &Attempt, phase: Phase) -> Option<String> {
     let (no, status) = (attempt.no, attempt.state.shown()?);
     let word = status.word();
+    if attempt.stop == Some(StopWhy::Outdated) {
+        let why = "it was restarted in place from an older checkpoint than the newest whole one";
+        return Some(format!("attempt {no} is {word} and was asked to stop: {why}"));
+    }
     if matches!(status, Status::Other(_)) {
         let known = format!("attempt {no} shows `{word}`, a word spotkeeper does not know");
         return Some(format!("{known}: still active; the phase is the last that was known"));

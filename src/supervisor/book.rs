@@ -249,3 +249,75 @@ fn is_first(job: &Job, other: &Job) -> bool {
     let rank = |job: &Job| (job.source == Source::Unmanaged, job.key.clone());
     rank(job) < rank(other)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::job::{Attempt, AttemptState, Start};
+    use crate::core::terms::{ResumeTerms, Terms};
+    use crate::model::ids::JobName;
+    use crate::model::spec::CredentialsRef;
+    use crate::model::time::WallTime;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn place() -> Place {
+        Place {
+            region: "cn-hangzhou".into(),
+            workspace: "1".into(),
+            endpoint: "https://pai-dlc.cn-hangzhou.aliyuncs.com".into(),
+            storage: None,
+            credentials: CredentialsRef::Environment,
+        }
+    }
+
+    fn target(name: &str, acceptance: Duration) -> (TargetName, Target) {
+        let name = TargetName::new(name).expect("a name");
+        let place = place();
+        (name.clone(), Target { name, place, acceptance, max_parallel: 1, plain_http: false })
+    }
+
+    fn open_job(acceptance: Option<Duration>) -> Job {
+        let key = JobKey { name: JobName::new("job").expect("a name"), run: 1 };
+        let mut job = Job::new(key, Digest("0".repeat(64)));
+        let resume = ResumeTerms::TrainersChoice;
+        job.open.push(Attempt {
+            no: 1,
+            mark: Mark::from_random([1; 10]),
+            spec: job.spec.clone(),
+            target: TargetName::new("gone").expect("a name"),
+            place: place(),
+            start: Start::Fresh,
+            bid: None,
+            intended: WallTime(0),
+            state: AttemptState::Intended,
+            stop: None,
+            terms: acceptance.map(|acceptance| Terms { acceptance, time_limit: None, resume }),
+        });
+        job
+    }
+
+    #[test]
+    fn acceptance_is_the_longest_that_anybody_was_promised() {
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let started = Now { wall: WallTime(0), boot: BootTime(0) };
+        for (targets, open, minutes) in [
+            (&[][..], None, 15),
+            (&[][..], Some(None), 15),
+            (&[][..], Some(Some(40)), 40),
+            (&[][..], Some(Some(2)), 2),
+            (&[5][..], Some(Some(40)), 40),
+            (&[50][..], Some(Some(40)), 50),
+            (&[5, 50][..], None, 50),
+        ] {
+            let targets = targets.iter().enumerate();
+            let targets = targets.map(|(n, m)| target(&format!("t{n}"), *m * MINUTE)).collect();
+            let mut book = Book::new(owner.clone(), started, targets);
+            if let Some(promised) = open {
+                let job = open_job(promised.map(|minutes: u32| minutes * MINUTE));
+                book.jobs.insert(job.key.clone(), job);
+            }
+            assert_eq!(book.acceptance(&place()), minutes * MINUTE, "{open:?}, {minutes}");
+        }
+    }
+}

@@ -214,4 +214,35 @@ mod tests {
             Lookback { started: Now { wall: begin.wall.plus(9 * DAY), ..begin }, ..lookback };
         assert_eq!(lookback.start(later(DAY), None), begin.wall.minus(SLACK));
     }
+
+    #[test]
+    fn a_row_is_fetched_in_full_if_it_says_what_is_not_on_record() {
+        use crate::dlc::wire::{Source, job};
+        use crate::supervisor::work::OnRecord;
+        let row = |status: &str, times: &str, running: &str| {
+            let value = serde_json::json!({
+                "JobId": "dlc1", "Status": status, "RestartTimes": times, "GmtRunningTime": running,
+            });
+            job(&value, Source::ListRow).expect("a row")
+        };
+        let (first, later) = ("2026-01-12T14:36:21Z", "2026-01-12T15:36:21Z");
+        let mut known = Known::default();
+        let began = WallTime::parse(first);
+        let record = OnRecord { status: row("Running", "", "").status, restarts: 1, began };
+        known.open.insert(row("Running", "", "").id, record);
+        for (status, times, running, news) in [
+            ("Running", "1/3", first, false),
+            ("Running", "", "", false),
+            ("Running", "0/3", first, false),
+            ("Running", "2/3", first, true),
+            ("Running", "1/3", later, true),
+            ("Restarting", "1/3", first, true),
+            ("Preempting", "1/3", first, true),
+            ("FailedReserving", "1/3", first, true),
+            ("Failed", "1/3", first, true),
+        ] {
+            let row = row(status, times, running);
+            assert_eq!(has_news(&known, &row), news, "{status} {times} {running}");
+        }
+    }
 }

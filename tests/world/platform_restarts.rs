@@ -195,9 +195,8 @@ async fn what_the_platform_does_by_itself_is_followed_and_never_doubled() {
     // Restarted in place, it would begin at step 100 again, and step 140 is whole.
     save(folder.path(), 140);
     cloud.show(json!({ "Status": "Restarting", "RestartTimes": "1/3" }));
-    let seen = until("its stop is seen", &door, |row| {
-        row.vendor_status.as_deref() == Some("Stopping")
-    });
+    let seen =
+        until("its stop is seen", &door, |row| row.vendor_status.as_deref() == Some("Stopping"));
     let seen = seen.await;
     assert_eq!((seen.phase.as_str(), seen.restarts), ("STOPPING", 1));
     tokio::time::sleep(SEVERAL_PASSES).await;

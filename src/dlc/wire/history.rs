@@ -61,16 +61,13 @@ fn add_run(found: &mut History, entry: &Value, next_began: Option<crate::model::
     let Some(began) = time(entry, "StartTime") else { return };
     found.first = found.first.or(Some(began));
     found.last = Some(began);
-    match time(entry, "EndTime").or(next_began) {
-        Some(end) => {
-            found.open_since = None;
-            found.last_ran = end.since(began);
-            found.ran = found.ran.saturating_add(found.last_ran);
-        }
-        None => {
-            found.open_since = Some(began);
-            found.last_ran = Duration::ZERO;
-        }
+    if let Some(end) = time(entry, "EndTime").or(next_began) {
+        found.open_since = None;
+        found.last_ran = end.since(began);
+        found.ran = found.ran.saturating_add(found.last_ran);
+    } else {
+        found.open_since = Some(began);
+        found.last_ran = Duration::ZERO;
     }
 }
 

@@ -2,8 +2,8 @@
 //! waiting for ever, words that nobody knows. And what was frozen when an attempt was sent.
 
 use super::desk::{
-    ACCEPTANCE, Desk, HOUR, MINUTE, as_in, candidate, cloud, id, mark, none, point, torn_above,
-    unknown, whole,
+    ACCEPTANCE, Desk, HOUR, MINUTE, as_in, candidate, cloud, golden, id, mark, none, point,
+    torn_above, unknown, whole,
 };
 use spotkeeper::core::event::Word;
 use spotkeeper::core::job::{
@@ -155,6 +155,21 @@ fn a_restart_that_only_the_last_answer_shows_is_counted_before_the_end() {
 }
 
 #[test]
+fn a_recorded_restart_is_read_from_each_of_its_fields() {
+    let recorded = golden("restarting_in_place");
+    assert_eq!((recorded.restarts, recorded.status.clone()), (1, Status::Restarting));
+    let history = recorded.history.as_ref().expect("a history");
+    assert_eq!((history.restarts, history.ran), (1, Duration::from_secs(2019)));
+    assert_eq!((history.first, history.last), (recorded.running, recorded.running));
+    for name in ["running", "failed_reserving", "succeeded", "stopped_by_user", "bidding"] {
+        let other = golden(name);
+        assert_eq!(other.restarts, 0, "{name}");
+        assert!(other.history.is_some_and(|history| history.restarts == 0), "{name}");
+    }
+    assert_eq!(golden("sparse").history, None);
+}
+
+#[test]
 fn an_attempt_that_was_found_restarted_is_counted_from_its_own_answer() {
     for (status, restarts, running, count) in [
         ("Running", 2, true, 2),
@@ -214,7 +229,11 @@ fn without_checkpoints_only_the_last_run_is_progress() {
             cloud.restarts = 1;
             cloud.running = Some(began);
         });
-        desk.end(last, |cloud| cloud.exits = vec![ExitReport { code: 1, pods: 1 }]);
+        // What the last answer calls its beginning is that of the last run.
+        desk.end(last, |cloud| {
+            cloud.running = Some(began);
+            cloud.exits = vec![ExitReport { code: 1, pods: 1 }];
+        });
         assert_eq!(desk.sends(), at_once, "{last:?}");
         assert_eq!(desk.job.progress.ran, HOUR + last, "waits are not running time");
     }
