@@ -54,7 +54,7 @@ impl Cloud {
         self.0.lock().expect("a lock").len()
     }
 
-    fn show(&self, change: Value) {
+    fn show(&self, change: &Value) {
         let mut jobs = self.0.lock().expect("a lock");
         let job = jobs.last_mut().and_then(Value::as_object_mut).expect("a job");
         job.extend(change.as_object().expect("fields").clone());
@@ -74,7 +74,7 @@ impl Cloud {
         };
         let stop = |State(cloud): State<Cloud>, At(id): At<String>| async move {
             assert_eq!(word(&cloud.last(), "JobId"), id);
-            cloud.show(json!({ "Status": "Stopping" }));
+            cloud.show(&json!({ "Status": "Stopping" }));
             Json(json!({ "JobId": id, "RequestId": "r" }))
         };
         let app = Router::new()
@@ -194,35 +194,35 @@ async fn what_the_platform_does_by_itself_is_followed_and_never_doubled() {
 
     // Restarted in place, it would begin at step 100 again, and step 140 is whole.
     save(folder.path(), 140);
-    cloud.show(json!({ "Status": "Restarting", "RestartTimes": "1/3" }));
+    cloud.show(&json!({ "Status": "Restarting", "RestartTimes": "1/3" }));
     let seen =
         until("its stop is seen", &door, |row| row.vendor_status.as_deref() == Some("Stopping"));
     let seen = seen.await;
     assert_eq!((seen.phase.as_str(), seen.restarts), ("STOPPING", 1));
     tokio::time::sleep(SEVERAL_PASSES).await;
     assert_eq!((cloud.count(), restarts_told(&door).await), (1, 1), "asking is not an end");
-    cloud.show(json!({ "Status": "Stopped", "ReasonCode": "JobStoppedByUser" }));
+    cloud.show(&json!({ "Status": "Stopped", "ReasonCode": "JobStoppedByUser" }));
     until("the next one runs", &door, |row| row.attempts == 2 && row.phase == "RUNNING").await;
     assert!(word(&cloud.last(), "UserCommand").contains("step-140"), "{}", cloud.last());
 
     // A round of bidding that no counter shows; there is nothing newer, and it is left alone.
-    cloud.show(json!({ "Status": "Bidding", "GmtRunningTime": "" }));
+    cloud.show(&json!({ "Status": "Bidding", "GmtRunningTime": "" }));
     let seen = until("it bids", &door, |row| row.vendor_status.as_deref() == Some("Bidding")).await;
     assert_eq!((seen.phase.as_str(), seen.restarts), ("WAITING", 2));
-    cloud.show(json!({ "Status": "Running" }));
+    cloud.show(&json!({ "Status": "Running" }));
     until("it runs again", &door, |row| row.phase == "RUNNING").await;
-    cloud.show(json!({ "Status": "Preempting" }));
+    cloud.show(&json!({ "Status": "Preempting" }));
     let seen = until("the word is shown", &door, |row| row.stale).await;
     assert_eq!(seen.phase, "RUNNING", "the last phase that was known");
 
     // Its result is decided, its machine still held.
-    cloud.show(json!({ "Status": "SucceededReserving" }));
+    cloud.show(&json!({ "Status": "SucceededReserving" }));
     let seen = until("it is decided", &door, |row| row.phase == "SUCCEEDED").await;
     assert!(seen.why.contains("machine still held"), "{}", seen.why);
     assert_eq!(seen.vendor_status.as_deref(), Some("SucceededReserving"));
     tokio::time::sleep(SEVERAL_PASSES).await;
     assert_eq!((cloud.count(), restarts_told(&door).await), (2, 2));
-    cloud.show(json!({ "Status": "Succeeded" }));
+    cloud.show(&json!({ "Status": "Succeeded" }));
     until("it is over", &door, |row| row.vendor_status.is_none()).await;
 
     stop.send(true).expect("it runs");

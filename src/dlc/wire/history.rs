@@ -3,6 +3,7 @@
 
 use super::field::{as_number, list, number, text, time};
 use crate::model::cloud::{History, Status};
+use crate::model::time::WallTime;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -32,43 +33,65 @@ fn used(value: &Value) -> u64 {
     as_number(&Value::String(used.to_owned())).unwrap_or(0)
 }
 
+/// One stretch of `StatusHistory`: entries in a row with one status.
+struct Stretch {
+    status: Status,
+    began: Option<WallTime>,
+    ended: Option<WallTime>,
+}
+
 /// The runs in `StatusHistory`; `None` if it is not there.
 pub(super) fn history(value: &Value) -> Option<History> {
-    let mut entries: Vec<&Value> =
-        list(value, "StatusHistory").iter().filter(|e| e.is_object()).take(ENTRIES_LIMIT).collect();
-    let start = |entry: &&Value| time(entry, "StartTime");
-    let (first, last) = (entries.first()?, entries.last()?);
-    if start(first).zip(start(last)).is_some_and(|(first, last)| first > last) {
-        // Newest first.
-        entries.reverse();
+    let stretches = stretches(value);
+    if stretches.is_empty() {
+        return None;
     }
     let mut found = History::default();
     let mut course = Course::Ahead;
-    for (at, entry) in entries.iter().enumerate() {
-        let status = Status::from_word(&text(entry, "Status").unwrap_or_default());
-        let (restarts, next) = course.after(&status);
+    for (at, stretch) in stretches.iter().enumerate() {
+        let (restarts, next) = course.after(&stretch.status);
         found.restarts = found.restarts.saturating_add(restarts);
         course = next;
-        if status == Status::Running {
-            let next_began = entries.get(at + 1).and_then(|next| time(next, "StartTime"));
-            add_run(&mut found, entry, next_began);
+        let next_began = stretches.get(at + 1).and_then(|next| next.began);
+        if stretch.status == Status::Running
+            && let Some(began) = stretch.began
+        {
+            add_run(&mut found, began, stretch.ended.or(next_began));
         }
     }
     Some(found)
 }
 
-fn add_run(found: &mut History, entry: &Value, next_began: Option<crate::model::time::WallTime>) {
-    let Some(began) = time(entry, "StartTime") else { return };
+fn stretches(value: &Value) -> Vec<Stretch> {
+    let entries = list(value, "StatusHistory").iter().filter(|entry| entry.is_object());
+    let read = entries.take(ENTRIES_LIMIT).map(|entry| Stretch {
+        status: Status::from_word(&text(entry, "Status").unwrap_or_default()),
+        began: time(entry, "StartTime"),
+        ended: time(entry, "EndTime"),
+    });
+    let mut all: Vec<Stretch> = read.collect();
+    let ends = all.first().and_then(|first| first.began).zip(all.last().and_then(|l| l.began));
+    if ends.is_some_and(|(first, last)| first > last) {
+        // Newest first.
+        all.reverse();
+    }
+    let mut merged: Vec<Stretch> = Vec::new();
+    for one in all {
+        match merged.last_mut() {
+            // The same status with another reason is no other stretch.
+            Some(last) if last.status == one.status => last.ended = one.ended,
+            Some(_) | None => merged.push(one),
+        }
+    }
+    merged
+}
+
+fn add_run(found: &mut History, began: WallTime, ended: Option<WallTime>) {
     found.first = found.first.or(Some(began));
     found.last = Some(began);
-    if let Some(end) = time(entry, "EndTime").or(next_began) {
-        found.open_since = None;
-        found.last_ran = end.since(began);
-        found.ran = found.ran.saturating_add(found.last_ran);
-    } else {
-        found.open_since = Some(began);
-        found.last_ran = Duration::ZERO;
-    }
+    found.open_since = if ended.is_some() { None } else { Some(began) };
+    found.last_ran = ended.map_or(Duration::ZERO, |ended| ended.since(began));
+    found.ran = found.ran.saturating_add(found.last_ran);
 }
 
 /// Where the entries read so far have led to.
@@ -83,7 +106,7 @@ impl Course {
     /// The course after an entry, and the restarts that it shows.
     fn after(self, status: &Status) -> (u32, Self) {
         match (self, status) {
-            (_, Status::Running) => (u32::from(self == Self::Running), Self::Running),
+            (_, Status::Running) => (0, Self::Running),
             (Self::Ahead | Self::Running, Status::Restarting) => (1, Self::Again),
             (
                 Self::Running,
@@ -146,13 +169,15 @@ mod tests {
             (&["Running", "Preempting", "Queuing", "Running"], 1),
             (&["Running", "FailedReserving", "Failed"], 0),
             (&["Running", "Restarting", "Failed"], 1),
-            (&["Running", "Running"], 1),
+            (&["Queuing", "Running", "Running"], 0),
         ] {
             assert_eq!(of(words).restarts, restarts, "{words:?}");
         }
         let found = of(&["Queuing", "Running", "Bidding", "Running"]);
         assert_eq!(found.ran, Duration::from_secs(120), "waits are not running time");
         assert_eq!(found.last_ran, Duration::from_secs(60));
+        let found = of(&["Queuing", "Running", "Running", "Failed"]);
+        assert_eq!((found.first, found.last_ran), (found.last, Duration::from_secs(120)));
     }
 
     #[test]

@@ -4,8 +4,10 @@
 mod desk;
 mod ends;
 mod fenced;
+mod frozen;
 mod identity;
 mod looks;
+mod outdated;
 mod persons;
 mod restarts;
 mod verdicts;
