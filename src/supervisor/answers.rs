@@ -408,7 +408,9 @@ impl Driver {
 
     fn daemon(&self) -> DaemonView {
         let now = self.clock.now();
+        let troubles = self.effects.keychain.troubles();
         let targets = self.book.targets.values().map(|target| {
+            let keys = troubles.iter().find(|t| t.reference == target.place.credentials);
             let state = self.book.places.get(&target.place);
             TargetView {
                 name: target.name.to_string(),
@@ -418,7 +420,8 @@ impl Driver {
                     .map(|at| now.boot.since(at).as_secs()),
                 fault: state
                     .and_then(|s| s.other_writer.clone())
-                    .or_else(|| self.effects.outages.at(&target.place, now.boot)),
+                    .or_else(|| self.effects.outages.at(&target.place, now.boot))
+                    .or_else(|| keys.map(ToString::to_string)),
             }
         });
         DaemonView {

@@ -14,6 +14,7 @@ use super::book::Book;
 use super::driver::{Driver, chain};
 use super::effects::{Effects, Task};
 use super::stored::StateError;
+use super::turns::{GET_JOB, GET_JOB_EVENTS, GET_POD_EVENTS, GET_POD_LOGS};
 use super::work::{Message, Work};
 use crate::core::job::{Attempt, EndedAttempt, Job};
 use crate::core::retry;
@@ -24,7 +25,7 @@ use crate::dlc::redact::{Known, redact};
 use crate::model::error::Class;
 use crate::model::handle::Refusal;
 use crate::model::ids::{AttemptNo, CloudId, Digest, JobKey};
-use crate::model::spec::JobSpec;
+use crate::model::spec::{JobSpec, Place};
 use crate::model::time::BootTime;
 use crate::model::view::{EvidenceView, MissingView};
 use crate::store::records::{self, StoredEvidence};
@@ -286,7 +287,8 @@ impl Effects {
     async fn gather(&self, subject: &Subject) -> Result<Found, String> {
         let client = self.client(&subject.attempt.place)?;
         let (known, names) = self.known_secrets(subject).await;
-        let mut raw = Raw { client, effects: self, id: &subject.id, found: BTreeMap::new() };
+        let place = &subject.attempt.place;
+        let mut raw = Raw { client, effects: self, place, id: &subject.id, found: BTreeMap::new() };
         let now = self.clock.now().wall;
         let oldest = now.minus(KEPT_BY_DLC).max(subject.attempt.intended.minus(SLACK));
         let job = raw.fetch(RawCall::Job).await.map_err(|error| known.scrub(&chain(&error)))?;
@@ -361,14 +363,23 @@ impl Effects {
 struct Raw<'a> {
     client: Dlc,
     effects: &'a Effects,
+    place: &'a Place,
     id: &'a CloudId,
     found: BTreeMap<String, Result<Value, ApiError>>,
 }
 
 impl Raw<'_> {
     async fn fetch(&self, call: RawCall<'_>) -> Result<Value, ApiError> {
-        let now = self.effects.clock.now().wall;
-        Ok(self.client.raw(self.id, call, now).await?.value)
+        let api = match call {
+            RawCall::Job => GET_JOB,
+            RawCall::JobEvents { .. } => GET_JOB_EVENTS,
+            RawCall::PodEvents { .. } => GET_POD_EVENTS,
+            RawCall::PodLogs { .. } => GET_POD_LOGS,
+        };
+        let turn = self.effects.turns.take(api, self.place).await;
+        let answer = self.client.raw(self.id, call, turn.wall()).await;
+        self.effects.learn(&turn, &answer);
+        Ok(answer?.value)
     }
 
     async fn add(&mut self, file: &str, call: RawCall<'_>) {

@@ -22,6 +22,8 @@ pub(super) const CREATE_JOB: Api = Api { rank: Rank::Create, action: "CreateJob"
 pub(super) const LIST_JOBS: Api = Api { rank: Rank::List, action: "ListJobs" };
 pub(super) const GET_JOB: Api = Api { rank: Rank::Get, action: "GetJob" };
 pub(super) const GET_POD_LOGS: Api = Api { rank: Rank::Evidence, action: "GetPodLogs" };
+pub(super) const GET_JOB_EVENTS: Api = Api { rank: Rank::Evidence, action: "GetJobEvents" };
+pub(super) const GET_POD_EVENTS: Api = Api { rank: Rank::Evidence, action: "GetPodEvents" };
 
 /// The longest that the task which gives turns sleeps without looking.
 const LONGEST_WAIT: Duration = Duration::from_mins(10);

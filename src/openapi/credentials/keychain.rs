@@ -47,6 +47,16 @@ pub struct Trouble {
     pub why: String,
 }
 
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "keys of {} cannot be renewed since {}", self.provider, self.since)?;
+        if let Some(until) = self.until {
+            write!(f, " and end at {until}")?;
+        }
+        write!(f, ": {}", self.why)
+    }
+}
+
 /// Where every call of this process gets its keys. Clones share what is held.
 #[derive(Debug, Clone)]
 pub struct Keychain {
