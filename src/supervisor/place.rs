@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_by_other_keys_do_not_add_up() {
+    fn trap_04_passes_by_other_keys_do_not_add_up() {
         let acceptance = Duration::from_secs(3);
         let mut place = PlaceState::default();
         place.passed(&pass(10_000), acceptance, START);

@@ -281,7 +281,7 @@ fn list(ids: std::ops::Range<usize>, total: usize) -> Reply {
 }
 
 #[tokio::test]
-async fn list_jobs_turns_every_page_and_proves_that_it_did() {
+async fn trap_02_each_page_names_its_start_and_all_pages_are_turned() {
     let server =
         Server::start(vec![list(0..100, 230), list(99..200, 230), list(200..230, 230)]).await;
     let world = world(&server.url);

@@ -265,7 +265,7 @@ async fn trap_19_only_the_code_says_that_there_is_no_such_job() {
         (r#"{"Code":"NotFound","Message":"m"}"#, true, Class::Operator),
         (r#"{"code":"NotFound","message":"m"}"#, true, Class::Operator),
         (r#"{"Code":"InvalidAccessKeyId.NotFound","Message":"m"}"#, false, Class::Operator),
-        (r#"{"Code":"InvalidAction.NotFound","Message":"m"}"#, false, Class::Operator),
+        (r#"{"Code":"InvalidAction.NotFound","Message":"m"}"#, false, Class::Bug),
         ("<html>404 Not Found</html>", false, Class::Retry),
         ("", false, Class::Retry),
         ("{}", false, Class::Retry),

@@ -86,7 +86,7 @@ fn a_lasting_refusal_blocks_after_three_and_a_passing_one_never() {
 }
 
 #[test]
-fn an_unknown_outcome_is_searched_and_found() {
+fn trap_01_a_create_job_that_timed_out_is_searched_before_another_is_sent() {
     let mut desk = searching();
     assert!(matches!(desk.job.open[0].state, AttemptState::Unknown { passes: 0, .. }));
     assert!(matches!(desk.holds()[..], [Hold::OpenAttempt { unknown: true, .. }, ..]));

@@ -127,7 +127,7 @@ async fn an_outage_is_bridged_and_told_once() {
 }
 
 #[tokio::test]
-async fn files_are_read_anew_and_another_role_is_asked_for_at_once() {
+async fn trap_23_files_are_read_anew_and_another_role_is_asked_for_at_once() {
     let (world, server, keychain) = role(vec![sts(1, HOUR), sts(2, HOUR)]).await;
     assert_eq!(number(&keychain, 0).await, "1");
     write_role(&world, "another");
