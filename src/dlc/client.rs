@@ -450,7 +450,7 @@ fn outcome(error: &CallError, secrets: &Known) -> SendOutcome {
             SendOutcome::NotSent { why: whole(error) }
         }
         // These very bytes came before: whoever sent them may have made the job.
-        CallError::Refused(refusal) if refusal.code == "SignatureNonceUsed" => {
+        CallError::Refused(refusal) if Kind::of_code(&refusal.code) == Kind::NonceUsed => {
             SendOutcome::Unknown { why: safe(&whole(error)) }
         }
         CallError::Refused(refusal) | CallError::Throttled(refusal) => SendOutcome::Refused {

@@ -5,6 +5,7 @@
 //! or the product said no in a code of its own; all else leaves open whether it was carried out.
 //! No text here shows a URL, a header or a key. What a code means for the caller: [`super::kind`].
 
+use super::kind::Kind;
 use crate::model::time::WallTime;
 use std::time::Duration;
 
@@ -127,21 +128,18 @@ pub fn whole(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Codes that say that the service is in trouble, not that it decided: with them even a 4xx
-/// leaves open what became of the request.
-const UNDECIDED: [&str; 4] = ["InternalError", "ServiceUnavailable", "Timeout", "TimedOut"];
-
 /// 4xx statuses that speak of the exchange, not of the request: time-out, closed by the client.
 const UNDECIDED_STATUS: [u16; 2] = [408, 499];
 
-/// Sorts an answer that is not 2xx.
+/// Sorts an answer that is not 2xx. A code that says that the service is in trouble does not say that
+/// it decided: with one even a 4xx leaves open what became of the request.
 pub(super) fn sort(refusal: Refusal) -> CallError {
     let refusal = Box::new(refusal);
     let code = refusal.code.as_str();
     let decided = !code.is_empty()
         && (400..500).contains(&refusal.http)
         && !UNDECIDED_STATUS.contains(&refusal.http)
-        && UNDECIDED.iter().all(|word| !code.contains(word));
+        && Kind::of_code(code) != Kind::Service;
     if code.starts_with("Throttling") {
         CallError::Throttled(refusal)
     } else if decided {
@@ -214,6 +212,8 @@ mod tests {
             (503, r#"{"Code":"ServiceUnavailable"}"#, "unclear"),
             (500, r#"{"Code":"InvalidParameter"}"#, "unclear"),
             (400, r#"{"Code":"InternalError"}"#, "unclear"),
+            (400, r#"{"Code":"InternalServerError"}"#, "unclear"),
+            (400, r#"{"Code":"ServerBusy"}"#, "unclear"),
             (408, r#"{"Code":"Slow"}"#, "unclear"),
             (504, r#"{"Code":"Backend.Timeout"}"#, "unclear"),
             (400, "<html>bad gateway</html>", "unclear"),
