@@ -53,7 +53,9 @@ pub(super) fn on_looked(draft: &mut Draft<'_>, look: &Look) {
     let now = draft.given.now.boot;
     let comes_first = !may_ask(&draft.next) || draft.given.gate.stopping;
     let in_question = is_in_question(&draft.next);
-    let Some((no, recheck)) = restarted(&mut draft.next) else { return };
+    let Some((no, recheck)) = restarted(&mut draft.next) else {
+        return ask_again_when_alone(&mut draft.next, now);
+    };
     let Recheck::Asked { tries } = *recheck else { return };
     *recheck = Recheck::NotDue;
     if !in_question {
@@ -85,6 +87,17 @@ pub(super) fn on_looked(draft: &mut Draft<'_>, look: &Look) {
         draft.say(Some(no), Word::Held, text);
     } else if let Some((_, recheck)) = restarted(&mut draft.next) {
         *recheck = next;
+    }
+}
+
+/// Beside a twin nothing is decided, and the answer may be old by the time that it has ended.
+fn ask_again_when_alone(job: &mut Job, now: BootTime) {
+    for attempt in &mut job.open {
+        if let AttemptState::Live { recheck, .. } = &mut attempt.state
+            && let Recheck::Asked { tries } = *recheck
+        {
+            *recheck = Recheck::Due { tries, at: now };
+        }
     }
 }
 

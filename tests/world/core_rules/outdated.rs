@@ -8,6 +8,7 @@ use spotkeeper::core::phase::Phase;
 use spotkeeper::core::step::{Act, Effect, Input};
 use spotkeeper::core::verdict::Cause;
 use spotkeeper::model::checkpoint::{Findings, Look, Pin, ResumePoint, Wholeness};
+use spotkeeper::model::cloud::Status;
 use spotkeeper::model::ids::Digest;
 use spotkeeper::model::spec::OnStopped;
 use spotkeeper::model::time::WallTime;
@@ -276,6 +277,25 @@ fn a_person_and_a_result_come_before_the_stop_of_an_outdated_attempt() {
     desk.feed(Input::Spec(Digest("1".repeat(64))));
     desk.feed(Input::Looked(Look::Done(whole(&[140]))));
     assert_eq!(desk.stops(), 0);
+}
+
+#[test]
+fn a_look_that_is_answered_beside_a_twin_is_made_again_once_the_twin_has_ended() {
+    let mut desk = pinned();
+    let mut twin = desk.cloud(Status::Running);
+    desk.end(HOUR, |_| {}).submit(whole(&[120, 100])).live();
+    restart(&mut desk, 1);
+    assert!(looks(&desk));
+    desk.see(twin.clone());
+    assert_eq!((desk.job.open.len(), desk.stops()), (2, 1), "the dead one is back");
+    desk.feed(Input::Looked(Look::Done(whole(&[140, 120]))));
+    assert_eq!((looks(&desk), desk.stops()), (false, 0));
+    twin.status = Status::Stopped;
+    twin.finished = Some(desk.now.wall);
+    desk.see(twin);
+    desk.look(whole(&[140, 120]));
+    assert_eq!(desk.stops(), 1);
+    assert_eq!(desk.job.open[0].stop, Some(StopWhy::Outdated));
 }
 
 #[test]
