@@ -30,8 +30,10 @@ use crate::model::time::BootTime;
 use crate::model::view::{EvidenceView, MissingView};
 use crate::store::records::{self, StoredEvidence};
 use crate::store::{Batch, Handle};
+use futures_util::FutureExt as _;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -158,7 +160,11 @@ impl Driver {
         let subject = self.subject(&key, &ended.attempt, ended.id.clone()?);
         let (effects, store) = (self.effects.clone(), self.store.clone());
         Some(Box::pin(async move {
-            let outcome = effects.keep_evidence(&subject, &store, tries + 1 >= TRIES_LIMIT).await;
+            let last_try = tries + 1 >= TRIES_LIMIT;
+            let kept = effects.keep_evidence(&subject, &store, last_try);
+            // An end without an outcome would be forgotten until the next start.
+            let kept = AssertUnwindSafe(kept).catch_unwind().await;
+            let outcome = kept.unwrap_or_else(|_| Err("it panicked; see the log".to_owned()));
             let gathered = Gathered { key, no, tries, outcome };
             effects.tell_gathered(gathered).await;
         }))
