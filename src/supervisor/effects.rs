@@ -4,6 +4,7 @@ use super::body;
 use super::book::Book;
 use super::driver::chain;
 use super::outages::{Fault, Outages};
+use super::stops::Stops;
 use super::sweep::{Lookback, Sweeper};
 use super::turns::{CREATE_JOB, GET_POD_LOGS, STOP_JOB, Turn, Turns};
 use super::work::{Known, Message};
@@ -65,6 +66,7 @@ pub(super) struct Effects {
     looks: Arc<Semaphore>,
     pub(super) turns: Turns,
     pub(super) outages: Outages,
+    stops: Stops,
     bells: Arc<Mutex<BTreeMap<Place, Arc<Notify>>>>,
     clients: Arc<Mutex<BTreeMap<Place, Dlc>>>,
     sweeping: watch::Sender<bool>,
@@ -92,6 +94,7 @@ impl Effects {
             looks: Arc::new(Semaphore::new(LOOKS_LIMIT)),
             turns,
             outages: Outages::lasting(OUTAGE_LASTS.max(interval * 3)),
+            stops: Stops::default(),
             bells: Arc::default(),
             clients: Arc::default(),
             sweeping: watch::Sender::new(true),
@@ -164,7 +167,11 @@ impl Effects {
             }
             Effect::Stop { no, id } => {
                 let place = job.open.iter().find(|a| a.no == no)?.place.clone();
-                Some(Box::pin(this.stop(key, place, id)))
+                let on_its_way = self.stops.begin(&id)?;
+                Some(Box::pin(async move {
+                    this.stop(key, place, id).await;
+                    drop(on_its_way);
+                }))
             }
             Effect::Look => {
                 let spec = book.spec_of(job)?;

@@ -37,6 +37,7 @@ mod outages;
 mod passes;
 mod place;
 mod run;
+mod stops;
 mod stored;
 mod sweep;
 mod turns;
