@@ -122,7 +122,7 @@ impl Effects {
         self.interval
     }
 
-    /// Ends the tasks that list.
+    /// Ends the tasks that list, and those that wait to create.
     pub(super) fn stop_sweeping(&self) {
         self.sweeping.send_replace(false);
     }
@@ -260,10 +260,9 @@ impl Effects {
         // Waiting is not sending: all that makes a send safe is looked at, and the date is taken,
         // after it. Sent later than this, it could not be told from a copy later on.
         let left = SEND_WITHIN.saturating_sub(self.clock.now().boot.since(decided));
-        let turn = self.turns.take(CREATE_JOB, &attempt.place);
-        let Ok(turn) = tokio::time::timeout(left, turn).await else {
-            let why = "too many calls wait: its turn did not come in time".to_owned();
-            return SendOutcome::NotSent { why };
+        let turn = match self.turn_to_create(&attempt.place, left).await {
+            Ok(turn) => turn,
+            Err(why) => return SendOutcome::NotSent { why: why.to_owned() },
         };
         let now = self.clock.now();
         if now.boot.since(decided) > SEND_WITHIN {
@@ -285,6 +284,19 @@ impl Effects {
         };
         turn.heard(code, answer.retry_after);
         answer.value
+    }
+
+    /// A turn for CreateJob. One that is still waited for when the process has to end is given up:
+    /// what is known not to be sent need not be searched for by the next one.
+    async fn turn_to_create(&self, place: &Place, left: Duration) -> Result<Turn, &'static str> {
+        let mut going = self.sweeping.subscribe();
+        tokio::select! {
+            biased;
+            _ = going.wait_for(|going| !going) => Err("spotkeeper stops before its turn came"),
+            turn = tokio::time::timeout(left, self.turns.take(CREATE_JOB, place)) => {
+                turn.map_err(|_| "too many calls wait: its turn did not come in time")
+            }
+        }
     }
 
     fn heard(&self, date: Option<crate::model::time::WallTime>) {
@@ -412,9 +424,35 @@ fn log_end(lines: &[String], no: AttemptNo) -> LogEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::spec::CredentialsRef;
+    use crate::openapi::pace::UNDER_WAY_LIMIT;
 
     fn lines(texts: &[&str]) -> Vec<String> {
         texts.iter().map(ToString::to_string).collect()
+    }
+
+    #[tokio::test]
+    async fn a_create_that_waits_for_its_turn_is_given_up_when_the_process_has_to_end() {
+        let (driver, _messages) = mpsc::channel(1);
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let (clock, keys, second) = (Clock::new(), Keychain::default(), Duration::from_secs(1));
+        let effects = Effects::new(clock, owner, PathBuf::new(), keys, second, driver);
+        let place = Place {
+            region: "r".into(),
+            workspace: "1".into(),
+            endpoint: "e".into(),
+            storage: None,
+            credentials: CredentialsRef::Environment,
+        };
+        let mut held = Vec::new();
+        for _ in 0..UNDER_WAY_LIMIT {
+            held.push(effects.turn_to_create(&place, second).await.expect("a turn"));
+        }
+        let late = effects.turn_to_create(&place, Duration::from_millis(1)).await;
+        assert!(late.is_err_and(|why| why.contains("in time")));
+        let waits = effects.turn_to_create(&place, Duration::from_secs(3_600));
+        let (turn, ()) = tokio::join!(waits, async { effects.stop_sweeping() });
+        assert!(turn.is_err_and(|why| why.contains("stops")));
     }
 
     #[test]
