@@ -52,7 +52,7 @@ pub struct Answer<T> {
 }
 
 impl<T> Answer<T> {
-    fn new(value: T, told: &Told) -> Self {
+    pub(super) fn new(value: T, told: &Told) -> Self {
         Self { value, date: told.date, retry_after: told.retry_after }
     }
 }

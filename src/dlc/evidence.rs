@@ -1,4 +1,5 @@
-//! How a job went: events, logs, metrics, checks of the machines.
+//! How a job went: events, logs, metrics, checks of the machines; and the same as DLC gave it, every
+//! field, known to us or not, which is what evidence is made of.
 //!
 //! What always holds: the server keeps these for 7 days and cuts them to a count; as many lines as
 //! were asked for may mean that older ones were cut. Texts are free: nothing is read out of them here.
@@ -9,6 +10,7 @@ use super::wire::{self, PodMetrics, Row, SanityCheck, Whole};
 use crate::model::ids::CloudId;
 use crate::model::secret::Secret;
 use crate::model::time::WallTime;
+use serde_json::Value;
 
 /// Events asked for in one call: the API's own default.
 pub const EVENTS_LIMIT: u32 = 2_000;
@@ -95,7 +97,43 @@ pub struct SanityQuery {
     pub token: Option<Secret>,
 }
 
+/// A call whose answer is kept as it came.
+#[derive(Debug, Clone, Copy)]
+pub enum RawCall<'a> {
+    /// GetJob.
+    Job,
+    /// GetJobEvents.
+    JobEvents(&'a EventQuery),
+    /// GetPodEvents of a `PodId`.
+    PodEvents(&'a str, &'a EventQuery),
+    /// GetPodLogs of a `PodId`.
+    PodLogs(&'a str, &'a LogQuery),
+}
+
 impl Dlc {
+    /// The answer to `call` about the job `id`, as a JSON object, whatever stands in it.
+    pub async fn raw(
+        &self,
+        id: &CloudId,
+        call: RawCall<'_>,
+        now: WallTime,
+    ) -> Result<Answer<Value>, ApiError> {
+        let job = ["api", "v1", "jobs", id.as_str()];
+        let (action, below, query): (_, &[&str], _) = match call {
+            RawCall::Job => return self.get_job_value(id, now).await,
+            RawCall::JobEvents(query) => ("GetJobEvents", &["events"], query.pairs()),
+            RawCall::PodEvents(pod, query) => {
+                ("GetPodEvents", &["pods", pod, "events"], query.pairs())
+            }
+            RawCall::PodLogs(pod, query) => ("GetPodLogs", &["pods", pod, "logs"], query.pairs()),
+        };
+        let segments = [&job[..], below].concat();
+        let answer = self.call(Ask::get(action, &segments, query), now).await?;
+        let value = wire::object(action, &answer.body)
+            .map_err(|source| ApiError::Wire { source, date: answer.told.date })?;
+        Ok(Answer::new(value, &answer.told))
+    }
+
     /// Events of a job.
     pub async fn job_events(
         &self,

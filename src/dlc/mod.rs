@@ -16,7 +16,6 @@ pub mod prices;
 pub mod probe;
 mod products;
 mod query;
-pub mod raw;
 pub mod redact;
 pub mod specs;
 pub mod wire;

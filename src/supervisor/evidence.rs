@@ -20,7 +20,7 @@ use crate::core::job::{Attempt, EndedAttempt, Job};
 use crate::core::retry;
 use crate::core::verdict::Cause;
 use crate::dlc::client::{ApiError, Dlc};
-use crate::dlc::raw::RawCall;
+use crate::dlc::evidence::{EventQuery, LogQuery, RawCall};
 use crate::dlc::redact::{Known, redact};
 use crate::model::error::Class;
 use crate::model::handle::Refusal;
@@ -299,13 +299,16 @@ impl Effects {
         let oldest = now.minus(KEPT_BY_DLC).max(subject.attempt.intended.minus(SLACK));
         let job = raw.fetch(RawCall::Job).await.map_err(|error| known.scrub(&chain(&error)))?;
         raw.found.insert("get_job.json".to_owned(), Ok(job.clone()));
-        let most = LINES_LIMIT;
-        raw.add("get_job_events.json", RawCall::JobEvents { since: oldest, most }).await;
+        let (start, limit) = (Some(oldest), Some(LINES_LIMIT));
+        let events = EventQuery { start, limit, ..EventQuery::default() };
+        raw.add("get_job_events.json", RawCall::JobEvents(&events)).await;
         for Pod { label, id, uid } in pods(&job).into_iter().take(PODS_LIMIT) {
-            let call = RawCall::PodEvents { pod: &id, uid: &uid, since: oldest, most };
+            let pod_uid = Some(uid).filter(|uid| !uid.is_empty());
+            let events = EventQuery { pod_uid: pod_uid.clone(), ..events.clone() };
+            let call = RawCall::PodEvents(&id, &events);
             raw.add(&format!("get_pod_events.{label}.json"), call).await;
-            let call = RawCall::PodLogs { pod: &id, uid: &uid, lines: most };
-            raw.add(&format!("get_pod_logs.{label}.json"), call).await;
+            let lines = LogQuery { pod_uid, limit, ..LogQuery::default() };
+            raw.add(&format!("get_pod_logs.{label}.json"), RawCall::PodLogs(&id, &lines)).await;
         }
         let (mut answers, mut missing, mut may_come) = (BTreeMap::new(), Vec::new(), false);
         for (file, answer) in raw.found {
@@ -378,9 +381,9 @@ impl Raw<'_> {
     async fn fetch(&self, call: RawCall<'_>) -> Result<Value, ApiError> {
         let api = match call {
             RawCall::Job => GET_JOB,
-            RawCall::JobEvents { .. } => GET_JOB_EVENTS,
-            RawCall::PodEvents { .. } => GET_POD_EVENTS,
-            RawCall::PodLogs { .. } => GET_POD_LOGS,
+            RawCall::JobEvents(_) => GET_JOB_EVENTS,
+            RawCall::PodEvents(..) => GET_POD_EVENTS,
+            RawCall::PodLogs(..) => GET_POD_LOGS,
         };
         let turn = self.effects.turns.take(api, self.place).await;
         let answer = self.client.raw(self.id, call, turn.wall()).await;
