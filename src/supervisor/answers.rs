@@ -1,29 +1,23 @@
-//! Answers to people: records turned into views, and acts that are answered once they are durable.
+//! Answers to people: what they ask is looked up, and acts are answered once they are durable.
 
 use super::body;
 use super::driver::Driver;
+use super::views::{checkpoint_for, ended_view, event_view, open_view, why_in_a_row};
 use super::work::Work;
 use crate::checkpoint::report;
-use crate::core::event::Word;
-use crate::core::job::{
-    Attempt, AttemptState, EndedAttempt, Job, Recovery, Start, StopWhy, Wanted,
-};
+use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Recovery, Start, Wanted};
 use crate::core::phase::{Phase, phase};
 use crate::core::step::{Act, Given, Input};
 use crate::core::submit::{Hold, may_submit};
 use crate::core::terms::Terms;
-use crate::core::verdict::{Cause, Verdict};
+use crate::core::verdict::Cause;
 use crate::dlc::redact::hide_secrets;
 use crate::model::checkpoint::Look;
 use crate::model::cloud::Status;
 use crate::model::handle::{ActVerb, Refusal, Request};
 use crate::model::ids::{JobKey, Mark};
 use crate::model::time::human;
-use crate::model::view::{
-    ActReport, AttemptView, DaemonView, EventPage, EventView, JobPage, JobRow, TargetView,
-    VerdictView, WhyView,
-};
-use crate::store::records::StoredEvent;
+use crate::model::view::{ActReport, DaemonView, EventPage, JobPage, JobRow, TargetView, WhyView};
 use std::collections::BTreeMap;
 
 /// Events on a job's page.
@@ -432,171 +426,5 @@ impl Driver {
             targets: targets.collect(),
             refused_files: self.file_errors.clone(),
         }
-    }
-}
-
-/// The last CHECKPOINT event; of an attempt, the last one before the next attempt was decided.
-fn checkpoint_for(no: Option<u32>, events: &[StoredEvent]) -> Option<&StoredEvent> {
-    let decided = |e: &StoredEvent| e.event.word == Word::Intent && e.event.attempt > no;
-    let end = no.and_then(|_| events.iter().position(decided));
-    let until = &events[..end.unwrap_or(events.len())];
-    until.iter().rev().find(|e| e.event.word == Word::Checkpoint)
-}
-
-/// Why a job is in its phase, in one line; never empty but for RUNNING and SUCCEEDED.
-fn why_in_a_row(job: &Job, phase: Phase, holds: &[Hold]) -> String {
-    if let Some(why) = job.open.last().and_then(|attempt| why_of_status(attempt, phase)) {
-        return why;
-    }
-    match phase {
-        Phase::Running | Phase::Succeeded => return String::new(),
-        Phase::Failed | Phase::Cancelled => {
-            if let Some(result) = &job.result {
-                return result.why.clone();
-            }
-        }
-        Phase::Blocked => {
-            if let Some(hold) = holds.iter().find(|hold| hold.needs_person()) {
-                return hold.to_string();
-            }
-        }
-        Phase::Waiting | Phase::Starting | Phase::Stopping | Phase::Submitting => {
-            if let Some(attempt) = job.open.last() {
-                return match &attempt.state {
-                    AttemptState::Live { status, .. } => {
-                        format!("attempt {} is {}", attempt.no, status.word())
-                    }
-                    AttemptState::Intended => format!("attempt {} is being sent", attempt.no),
-                    AttemptState::Unknown { .. } => {
-                        format!("attempt {} may exist: searching", attempt.no)
-                    }
-                };
-            }
-        }
-        Phase::Pending
-        | Phase::Stalled
-        | Phase::Recovering
-        | Phase::Backoff
-        | Phase::Paused
-        | Phase::Lost => {}
-    }
-    holds.first().map_or_else(|| "about to be submitted".to_owned(), ToString::to_string)
-}
-
-/// What the vendor's word says that the phase does not.
-fn why_of_status(attempt: &Attempt, phase: Phase) -> Option<String> {
-    let (no, status) = (attempt.no, attempt.state.shown()?);
-    let word = status.word();
-    if attempt.stop == Some(StopWhy::Outdated) {
-        let why = "it was restarted in place from an older checkpoint than the newest whole one";
-        return Some(format!("attempt {no} is {word} and was asked to stop: {why}"));
-    }
-    if matches!(status, Status::Other(_)) {
-        let known = format!("attempt {no} shows `{word}`, a word spotkeeper does not know");
-        return Some(format!("{known}: still active; the phase is the last that was known"));
-    }
-    if status.holds_machine() && phase != Phase::Stopping {
-        let held = format!("attempt {no} is {word}: its result is decided, machine still held");
-        return Some(format!("{held} and perhaps paid for; the final word is awaited"));
-    }
-    if status == Status::Restarting && phase != Phase::Stopping {
-        return Some(format!("attempt {no} is Restarting: the platform restarts it in place"));
-    }
-    None
-}
-
-fn open_view(attempt: &Attempt) -> AttemptView {
-    let state = match &attempt.state {
-        AttemptState::Intended => "intended",
-        AttemptState::Unknown { .. } => "unknown",
-        AttemptState::Live { .. } => "live",
-    };
-    let status = attempt.state.shown().map(|status| status.word().to_owned());
-    AttemptView { state: state.to_owned(), status, ..attempt_view(attempt) }
-}
-
-fn ended_view(ended: &EndedAttempt) -> AttemptView {
-    let never = ended.verdict.cause == Cause::NeverCreated;
-    AttemptView {
-        id: ended.id.as_ref().map(ToString::to_string),
-        state: if never { "never_created" } else { "ended" }.to_owned(),
-        ended: Some(ended.ended.to_string()),
-        ran_s: Some(ended.ran.as_secs()),
-        verdict: Some(verdict_view(&ended.verdict)),
-        ..attempt_view(&ended.attempt)
-    }
-}
-
-/// What an attempt shows whether it is open or not.
-fn attempt_view(attempt: &Attempt) -> AttemptView {
-    let point = match &attempt.start {
-        Start::Fresh => None,
-        Start::From(point) => Some(point),
-    };
-    AttemptView {
-        no: attempt.no,
-        mark: attempt.mark.to_string(),
-        id: attempt.id().map(ToString::to_string),
-        state: String::new(),
-        status: None,
-        from_step: point.and_then(|point| point.step),
-        from_path: point.map(|point| point.path.clone()),
-        intended: attempt.intended.to_string(),
-        ended: None,
-        ran_s: None,
-        verdict: None,
-        stop_asked: attempt.stop.is_some(),
-        restarts: attempt.restarts(),
-    }
-}
-
-fn verdict_view(verdict: &Verdict) -> VerdictView {
-    VerdictView {
-        cause: verdict.cause.word().to_owned(),
-        rule: verdict.rule.clone(),
-        evidence: verdict.evidence.clone(),
-    }
-}
-
-fn event_view(stored: &StoredEvent) -> EventView {
-    let word = serde_json::to_value(stored.event.word).unwrap_or_default();
-    EventView {
-        sequence: stored.sequence,
-        at: stored.event.at.to_string(),
-        job: stored.job.name.to_string(),
-        run: stored.job.run,
-        attempt: stored.event.attempt,
-        word: word.as_str().unwrap_or_default().to_owned(),
-        text: stored.event.text.clone(),
-        data: stored.event.data.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::event::Event;
-    use crate::model::ids::{JobName, Run};
-    use crate::model::time::WallTime;
-
-    #[test]
-    fn an_attempt_is_explained_by_the_look_after_it_and_not_by_a_later_one() {
-        let key = JobKey { name: JobName::new("a").expect("a name"), run: 1 as Run };
-        let event = |sequence, attempt, word| StoredEvent {
-            sequence,
-            job: key.clone(),
-            event: Event { at: WallTime(0), attempt, word, text: String::new(), data: ().into() },
-        };
-        let events = [
-            event(1, Some(1), Word::Intent),
-            event(2, Some(1), Word::Ended),
-            event(3, None, Word::Checkpoint),
-            event(4, Some(2), Word::Intent),
-            event(5, Some(2), Word::Ended),
-            event(6, None, Word::Checkpoint),
-        ];
-        let found = |no| checkpoint_for(no, &events).map(|e| e.sequence);
-        assert_eq!([found(Some(1)), found(Some(2)), found(None)], [Some(3), Some(6), Some(6)]);
-        assert_eq!(checkpoint_for(Some(1), &events[..2]).map(|e| e.sequence), None);
     }
 }

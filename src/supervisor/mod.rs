@@ -41,6 +41,7 @@ mod stops;
 mod stored;
 mod sweep;
 mod turns;
+mod views;
 mod work;
 
 pub use run::{RunError, Settings, Supervisor};
