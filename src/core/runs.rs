@@ -106,10 +106,16 @@ impl Ran {
 }
 
 impl Runs {
-    /// Takes an answer about an attempt of which `told` restarts are counted and whose last known
-    /// status is `before`. Answers how many are new.
-    fn take(&mut self, told: u32, before: &Status, cloud: &CloudJob, now: WallTime) -> u32 {
-        let sighted = if cloud.whole { self.sight(before, cloud, now) } else { 0 };
+    /// The first run of an attempt on record as running, of which nothing more is known: only list
+    /// rows showed it, or a program kept it that did not follow runs.
+    fn going_on(since: Option<WallTime>) -> Self {
+        Self { course: Course::Running, since, ..Self::default() }
+    }
+
+    /// Takes an answer about an attempt of which `told` restarts are counted. Answers how many are
+    /// new.
+    fn take(&mut self, told: u32, cloud: &CloudJob, now: WallTime) -> u32 {
+        let sighted = if cloud.whole { self.sight(cloud, now) } else { 0 };
         let count = told.max(cloud.restarts.min(RESTARTS_LIMIT)).max(self.seen);
         if sighted > 0 {
             // Those of the counters that nobody saw lie before what was seen now.
@@ -120,11 +126,7 @@ impl Runs {
 
     /// Restarts that show between the last answer and this one. List rows may lag behind: only the
     /// job itself can say that it has stopped running.
-    fn sight(&mut self, before: &Status, cloud: &CloudJob, now: WallTime) -> u32 {
-        if *self == Self::default() && *before == Status::Running {
-            // A record of a program that did not follow runs.
-            self.course = Course::Running;
-        }
+    fn sight(&mut self, cloud: &CloudJob, now: WallTime) -> u32 {
         let says = says(&cloud.status);
         let began = cloud.run_began();
         let ran_anew = matches!((self.began, began), (Some(old), Some(new))
@@ -211,10 +213,15 @@ pub(super) fn note(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     let (wall, boot) = (draft.given.now.wall, draft.given.now.boot);
     let attempt = &mut draft.next.open[at];
     let (no, pinned) = (attempt.no, attempt.is_pinned());
-    let AttemptState::Live { id, status, restarts, runs, recheck, .. } = &mut attempt.state else {
+    let AttemptState::Live { id, status, running, restarts, runs, recheck, .. } =
+        &mut attempt.state
+    else {
         return;
     };
-    let fresh = runs.take(*restarts, status, cloud, wall);
+    if cloud.whole && *runs == Runs::default() && *status == Status::Running {
+        *runs = Runs::going_on(*running);
+    }
+    let fresh = runs.take(*restarts, cloud, wall);
     if fresh == 0 {
         return;
     }

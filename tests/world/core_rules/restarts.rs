@@ -3,8 +3,9 @@
 
 use super::desk::{Desk, HOUR, MINUTE, as_in, cloud, golden, id, mark, none};
 use spotkeeper::core::event::Word;
-use spotkeeper::core::job::Attempt;
+use spotkeeper::core::job::{Attempt, AttemptState};
 use spotkeeper::core::phase::Phase;
+use spotkeeper::core::runs::Runs;
 use spotkeeper::core::step::{Act, Input};
 use spotkeeper::core::verdict::Cause;
 use spotkeeper::model::cloud::{CloudJob, ExitReport, History, SendOutcome, Status};
@@ -186,6 +187,26 @@ fn a_restart_in_place_is_not_an_end_for_any_rule() {
     assert_eq!(look.duration, MINUTE, "the last run");
     // Five runs of a minute; the waits between them are not running time.
     assert_eq!(progress.ran, 5 * MINUTE);
+}
+
+#[test]
+fn a_run_that_only_list_rows_showed_counts_from_its_beginning() {
+    let mut desk = Desk::running();
+    let AttemptState::Live { runs, .. } = &mut desk.job.open[0].state else { panic!("live") };
+    *runs = Runs::default();
+    desk.wait(HOUR);
+    restart(&mut desk, 1);
+    shows(&mut desk, "Running", |cloud| cloud.restarts = 1);
+    desk.end(10 * MINUTE, |cloud| cloud.restarts = 1);
+    assert_eq!(desk.job.progress.ran, 71 * MINUTE);
+    // It is told the same where it ends before anything of the restart is seen anew.
+    let mut desk = Desk::running();
+    let AttemptState::Live { runs, restarts, .. } = &mut desk.job.open[0].state else {
+        panic!("live")
+    };
+    (*runs, *restarts) = (Runs::default(), 1);
+    desk.end(HOUR, |cloud| cloud.restarts = 1);
+    assert_eq!(desk.job.progress.ran, HOUR);
 }
 
 #[test]
