@@ -105,7 +105,7 @@ pub enum Read {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The place itself does not exist.
-    #[error("{place} does not exist")]
+    #[error("{place} does not exist; make it, or name the right one")]
     NoSuchPlace {
         /// Bucket or folder.
         place: String,
