@@ -19,7 +19,8 @@ pub async fn doctor(console: &mut Console<'_>) -> Result<Exit, Failure> {
     let file = load_daemon(path, &Surroundings::of_this_process());
     let Some(config) = file.accepted() else {
         let first = file.diagnostics.iter().find(|d| d.severity == crate::config::Severity::Error);
-        let why = first.map_or(String::new(), |d| format!("{}; {}", d.message, d.mend));
+        let why =
+            first.map_or(String::new(), |d| format!("[{}] {}; {}", d.code, d.message, d.mend));
         return Err(Failure::DaemonFile { path: path.to_owned(), why });
     };
     let jobs = load_jobs(&config.jobs_directory, config);

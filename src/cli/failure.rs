@@ -71,8 +71,8 @@ pub enum Failure {
     /// The HTTP client cannot be built.
     #[error("the client of the socket cannot be made")]
     Client(#[source] reqwest::Error),
-    /// The daemon file that was named cannot be read.
-    #[error("the daemon file {} cannot be read: {why}", path.display())]
+    /// The daemon file that was named cannot be used.
+    #[error("the daemon file {}: {why}; `spotkeeper check` shows all of it", path.display())]
     DaemonFile {
         /// The file.
         path: PathBuf,
