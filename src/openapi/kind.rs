@@ -101,7 +101,7 @@ pub static TABLE: &[Row] = &[
     row(Kind::Unreadable, &[], Class::Retry, 132, "check the endpoint of the target if it lasts"),
     row(Kind::NoConnection, &[], Class::Retry, 133, "check the endpoint, name resolution and the network if it lasts"),
     row(Kind::Broken, &[], Class::Retry, 134, ""),
-    row(Kind::NoKeys, &[], Class::Operator, 135, "give keys, as the message says"),
+    row(Kind::NoKeys, &[], Class::Operator, 135, "mend that source, or name another in `credentials` of the target"),
     row(Kind::Unsendable, &[], Class::Bug, 136, "report it"),
 ];
 

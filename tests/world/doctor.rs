@@ -186,7 +186,45 @@ async fn a_missing_permission_is_named_call_by_call() {
     assert_eq!(verdicts, ["error", "ok", "error", "ok", "warning", "not_checked"], "{report}");
     assert!(of(&report, "permission")[0].1.contains("[E126]"), "{report}");
     assert_eq!(of(&report, "answer")[0].0, "ok", "an answer is an answer: {report}");
-    assert_eq!(of(&report, "bucket")[0].0, "error", "{report}");
+    let (verdict, text) = of(&report, "bucket")[0];
+    assert_eq!(verdict, "error", "{report}");
+    assert!(text.ends_with("give these keys oss:ListObjects on it, or other keys"), "{text}");
+}
+
+#[tokio::test]
+async fn a_bucket_that_does_not_answer_is_told_once_and_with_what_to_look_at() {
+    let dlc = Server::start(good()).await;
+    let (_, report) = report(&dlc.url, "http://127.0.0.1:9", date()).await;
+    let (verdict, text) = of(&report, "bucket")[0];
+    assert_eq!(verdict, "error", "{report}");
+    assert_eq!(text.matches("Error performing GET").count(), 1, "{text}");
+    assert!(text.contains("check `storage` of the target"), "{text}");
+}
+
+#[tokio::test]
+async fn a_folder_of_checkpoints_is_looked_at_as_a_bucket_is() {
+    let dlc = Server::start(good()).await;
+    let installation = Installation::new(&dlc.url, "http://127.0.0.1:9");
+    let folder = installation.folder.path();
+    let ckpt = folder.join("ckpt");
+    std::fs::remove_file(folder.join("jobs.d/b.toml")).expect("removed");
+    let job = std::fs::read_to_string(folder.join("jobs.d/a.toml")).expect("a job file");
+    let uri = format!("file://{}/", ckpt.display());
+    let job = job.replace("oss://bucket.oss-cn-hangzhou-internal.aliyuncs.com/team/", &uri);
+    std::fs::write(folder.join("jobs.d/a.toml"), job).expect("written");
+    let (done, text) = installation.doctor(date(), &[]).await;
+    assert_eq!(done.expect("it looked"), Exit::Error, "{text}");
+    let told = format!("the folder {}/a does not exist; make it", ckpt.display());
+    assert!(text.contains(&told), "{text}");
+    std::fs::create_dir_all(ckpt.join("a")).expect("a folder");
+    let dlc = Server::start(good()).await;
+    let installed = std::fs::read_to_string(folder.join("spotkeeper.toml")).expect("a file");
+    let port = installed.lines().find(|line| line.starts_with("endpoint")).expect("a line");
+    let moved = installed.replace(port, &format!("endpoint = \"{}\"", dlc.url));
+    std::fs::write(folder.join("spotkeeper.toml"), moved).expect("written");
+    let (done, text) = installation.doctor(date(), &[]).await;
+    assert_eq!(done.expect("it looked"), Exit::Done, "{text}");
+    assert!(text.contains("/ckpt/a is there"), "{text}");
 }
 
 #[tokio::test]
@@ -255,7 +293,12 @@ async fn without_keys_or_without_a_daemon_file_it_says_so() {
     std::fs::write(&keys, "access_key_id = \"\"\n").expect("written");
     let (done, text) = installation.doctor(date(), &[]).await;
     assert_eq!(done.expect("it looked"), Exit::Error, "{text}");
-    assert!(text.contains("ERROR") && text.contains("[E135]"), "{text}");
+    assert!(text.contains("ERROR") && text.contains("[E135] credentials file"), "{text}");
+    assert!(text.contains("; mend that source, or name another in `credentials`"), "{text}");
+    std::fs::remove_file(&keys).expect("removed");
+    let (done, _) = installation.doctor(date(), &[]).await;
+    let told = done.expect_err("no such file").report();
+    assert!(told.contains("spotkeeper.toml: [E045]") && !told.contains("cannot be read"), "{told}");
     let (done, _) = run(&installation.folder.path().join("gone.toml"), date(), &[]).await;
     assert_eq!(done.expect_err("no file").exit(), Exit::ConfigNotValid);
 }

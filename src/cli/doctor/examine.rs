@@ -3,7 +3,8 @@
 //! What always holds: each check says something, be it that it could not be made; no text shows a
 //! key; a wrong clock is reported and then corrected for, so that it hides nothing else.
 
-use crate::checkpoint::objects::{Depth, OddKeys, Store as _, StoreError};
+use crate::checkpoint::objects::{Depth, OddKeys, Store as _, StoreError, chain};
+use crate::checkpoint::store_folder::FolderStore;
 use crate::checkpoint::store_s3::{S3Store, StorageAccess, StorageKeys};
 use crate::dlc::client::{ApiError, Dlc};
 use crate::dlc::fault::ram_action;
@@ -13,12 +14,13 @@ use crate::model::ids::Owner;
 use crate::model::spec::{JobSpec, Target};
 use crate::model::time::{BootTime, WallTime, human};
 use crate::openapi::client::{Limits, PlainHttp};
-use crate::openapi::credentials::{Credentials, Held, Keychain};
+use crate::openapi::credentials::{Credentials, CredentialsError, Held, Keychain};
 use crate::openapi::error::whole;
 use crate::openapi::kind::Kind;
 use crate::service::clock::Clock;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -130,6 +132,17 @@ impl Check {
         Self { check, verdict, text: text.into(), code: None, missing_action: None }
     }
 
+    /// No call was made, so none is named; and the error of a chain says itself what to name.
+    fn no_keys(source: CredentialsError) -> Self {
+        let of_chain = matches!(source, CredentialsError::Chain { .. });
+        let why = whole(&source);
+        let error = ApiError::Credentials { action: "keys", source };
+        let mend = if of_chain { "" } else { error.kind().row().mend };
+        let between = if mend.is_empty() { "" } else { "; " };
+        let text = format!("[{}] {why}{between}{mend}", error.page());
+        Self { text, ..Self::of_error(Subject::Keys, Verdict::Error, &error) }
+    }
+
     fn of_error(check: Subject, verdict: Verdict, error: &ApiError) -> Self {
         Self {
             check,
@@ -193,8 +206,7 @@ pub(super) async fn target(
     let held = match held {
         Ok(held) => held,
         Err(source) => {
-            let error = ApiError::Credentials { action: "any call", source };
-            report.checks.push(Check::of_error(Subject::Keys, Verdict::Error, &error));
+            report.checks.push(Check::no_keys(source));
             let rest = "nothing else: there are no keys to sign with";
             report.checks.push(Check::new(Subject::Answer, Verdict::NotChecked, rest));
             return report;
@@ -206,8 +218,11 @@ pub(super) async fn target(
     report.expires = held.expires.map(|at| at.to_string());
     calls(target, keychain, &mut watch, &mut report.checks).await;
     report.clock_offset_s = watch.offset_ms.map(|ms| ms / 1000);
-    for location in buckets(target, specs) {
-        report.checks.push(bucket(target, &held.keys, location).await);
+    for location in places(target, specs) {
+        report.checks.push(match location.scheme {
+            Scheme::S3 | Scheme::Oss => bucket(target, &held.keys, location).await,
+            Scheme::File => folder(location),
+        });
     }
     report
 }
@@ -316,19 +331,43 @@ fn permission<T>(probe: Probe, answer: &Result<T, ApiError>) -> Check {
     }
 }
 
-/// The buckets that job files name for this target, each with the first prefix that is named.
-fn buckets<'s>(target: &Target, specs: &'s [JobSpec]) -> impl Iterator<Item = &'s Location> {
-    let mut found: BTreeMap<&str, &Location> = BTreeMap::new();
+/// The buckets that job files name for this target, each with the first prefix that is named, and
+/// the folders.
+fn places<'s>(target: &Target, specs: &'s [JobSpec]) -> impl Iterator<Item = &'s Location> {
+    let mut found: BTreeMap<(&str, &str), &Location> = BTreeMap::new();
     let mine = specs.iter().filter(|spec| spec.target == target.name);
     for location in mine.filter_map(|spec| Some(&spec.checkpoint.as_ref()?.location)) {
-        match location.scheme {
-            Scheme::S3 | Scheme::Oss => {
-                found.entry(&location.bucket).or_insert(location);
-            }
-            Scheme::File => {}
-        }
+        let place = match location.scheme {
+            Scheme::S3 | Scheme::Oss => (location.bucket.as_str(), ""),
+            Scheme::File => ("", location.prefix.as_str()),
+        };
+        found.entry(place).or_insert(location);
     }
     found.into_values().take(BUCKETS_LIMIT)
+}
+
+/// Looks whether a folder of checkpoints is there.
+fn folder(location: &Location) -> Check {
+    let path = Path::new("/").join(&location.prefix);
+    match FolderStore::open(&path, Arc::new(OddKeys::default())) {
+        Ok(_) => Check::new(Subject::Bucket, Verdict::Ok, format!("{location} is there")),
+        Err(error) => {
+            Check::new(Subject::Bucket, Verdict::Error, format!("{location}: {}", chain(&error)))
+        }
+    }
+}
+
+/// What mends a look that brought nothing; the error of a missing place says it itself.
+fn mend(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Refused { .. } => "; give these keys oss:ListObjects on it, or other keys",
+        StoreError::NoAnswer { .. } => {
+            "; check `storage` of the target, the bucket's name and the network"
+        }
+        StoreError::NoSuchPlace { .. }
+        | StoreError::TooMany { .. }
+        | StoreError::TooManyRequests => "",
+    }
 }
 
 /// Lists one page of a bucket, where a job's checkpoints are.
@@ -349,14 +388,15 @@ async fn bucket(target: &Target, keys: &Credentials, location: &Location) -> Che
     };
     let store = match S3Store::open(location, &access, Arc::new(OddKeys::default())) {
         Ok(store) => store,
-        Err(error) => return fails(format!("{location}: {}", whole(&error))),
+        Err(error) => return fails(format!("{location}: {}", chain(&error))),
     };
     match store.page("", Depth::Direct, None).await {
         Ok(_) => Check::new(Subject::Bucket, Verdict::Ok, format!("{location} can be listed")),
         Err(error) => {
             let missing = matches!(error, StoreError::Refused { .. });
             let missing_action = missing.then(|| "oss:ListObjects".to_owned());
-            Check { missing_action, ..fails(format!("{location}: {}", whole(&error))) }
+            let text = format!("{location}: {}{}", chain(&error), mend(&error));
+            Check { missing_action, ..fails(text) }
         }
     }
 }
