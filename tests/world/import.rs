@@ -243,6 +243,8 @@ fn trap_26_secrets_become_references_and_their_values_stand_nowhere() {
     assert_eq!(spec.body["JobSpecs"][0]["ImageConfig"], json!({"Username": "me"}));
     assert!(job.text.contains("Password was a secret") && job.text.contains("/x/"), "{}", job.text);
     assert_eq!(job.remarks.len(), 6, "{:?}", job.remarks);
+    // `init` makes no folder of secrets: the command has to.
+    assert!(job.text.contains("install -D -m 600 /dev/stdin /x/secrets/"), "{}", job.text);
     let plain = import(&source, Plain::Values);
     assert!(plain.text.contains("s3cr3tE") && plain.text.contains("s3cr3tC"));
 }

@@ -24,7 +24,7 @@ use crate::openapi::client::PlainHttp;
 use crate::openapi::credentials::Keychain;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -217,8 +217,14 @@ fn write_file(path: &Path, text: &str, plain: Plain) -> Result<(), Failure> {
         Plain::Values => 0o600,
     };
     let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-    let mut file = file
-        .map_err(|cause| Failure::Look(format!("{} cannot be written: {cause}", path.display())))?;
+    let mut file = file.map_err(|cause| {
+        let what = if cause.kind() == ErrorKind::AlreadyExists {
+            "is there already and is not written over: move it away, or name another file".into()
+        } else {
+            format!("cannot be written: {cause}")
+        };
+        Failure::Look(format!("{} {what}", path.display()))
+    })?;
     file.write_all(text.as_bytes())?;
     Ok(())
 }
@@ -317,7 +323,7 @@ fn secret_files(draft: &clean::Draft, daemon: Option<&DaemonConfig>) -> Vec<Stri
         let path = folder.join(file);
         let path = path.display();
         format!(
-            "{variable} was a secret: put its value into {path} (install -m 600 /dev/stdin {path})."
+            "{variable} was a secret: put its value into {path} (install -D -m 600 /dev/stdin {path})."
         )
     });
     lines.collect()
@@ -336,4 +342,19 @@ fn job_name(given: Option<&str>, draft: &clean::Draft, stem: &str) -> Result<Job
         }
     }
     Err(Failure::Usage("no name can be made: add `--name NAME`".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_there_is_kept_and_what_to_do_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("job.toml");
+        write_file(&path, "first", Plain::References).expect("written");
+        let told = write_file(&path, "second", Plain::References).expect_err("it is there");
+        assert!(told.to_string().contains("is there already and is not written over"), "{told}");
+        assert_eq!(std::fs::read_to_string(&path).expect("a text"), "first");
+    }
 }
