@@ -46,7 +46,9 @@ pub fn render(why: &WhyView, style: Style, moment: &Moment) -> String {
     let reason = if row.why.is_empty() { String::new() } else { format!(": {}", plain(&row.why)) };
     page.raw("Now", &format!("{}{reason}", coloured(&plain(&row.phase), style)));
     page.list("Held by", why.holds.iter().map(String::as_str));
-    page.line("Next", if why.next.is_empty() { next_of(&row.phase) } else { &why.next });
+    // What the daemon names for BLOCKED is this very command.
+    let named = row.phase != "BLOCKED" && !why.next.is_empty();
+    page.line("Next", if named { &why.next } else { next_of(&row.phase) });
     let no_progress = match why.ends_without_progress {
         0 => "no end without progress".into(),
         1 => "1 end since the last new checkpoint".to_owned(),
@@ -63,6 +65,7 @@ fn next_of(phase: &str) -> &'static str {
             "the attempt is watched; what follows is decided when it ends"
         }
         "STOPPING" => "the end of what was asked to stop is awaited",
+        "BLOCKED" => "a person mends what is said above; then `spotkeeper retry JOB`",
         _ => "nothing happens by itself",
     }
 }

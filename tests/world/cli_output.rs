@@ -338,6 +338,11 @@ fn pages_say_all_and_command_nothing() {
     }
     let none = WhyView { attempt: None, checkpoint: Value::Null, ..why_view() };
     golden("why-none.txt", &why::render(&none, Style::Plain, &moment()));
+    let mut blocked = why_view();
+    blocked.row.phase = "BLOCKED".into();
+    blocked.next = "spotkeeper why llama8b-sft".into();
+    let text = why::render(&blocked, Style::Plain, &moment());
+    assert!(text.contains("mends what is said above; then `spotkeeper retry JOB`"), "{text}");
     let ambiguous = json!({
         "format": null, "chosen": null, "ambiguous": ["run-a", "run-b"], "candidates": [],
     });
