@@ -296,7 +296,11 @@ impl Driver {
         let ended = self.book.ended.get(&job.key);
         let created = |e: &&EndedAttempt| e.verdict.cause != Cause::NeverCreated;
         let attempt = match no {
-            None => ended.into_iter().flatten().rev().find(created).map(ended_view),
+            // Where nothing was ever created, the last refusal is what a person asks for.
+            None => {
+                let newest = || ended.into_iter().flatten().rev();
+                newest().find(created).or_else(|| newest().next()).map(ended_view)
+            }
             Some(no) => {
                 let ended = ended.into_iter().flatten().find(|e| e.attempt.no == no);
                 let open = job.open.iter().find(|a| a.no == no).map(open_view);

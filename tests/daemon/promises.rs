@@ -178,6 +178,20 @@ fn a_wrong_prefix_never_starts_from_zero_in_silence() {
 }
 
 #[test]
+fn why_tells_the_refusal_of_a_job_of_which_nothing_was_ever_created() {
+    let mut world = World::new(&[]);
+    let refused = r#"{"Code":"InvalidParameter","Message":"no such image"}"#;
+    world.put_faults(&json!([{ "call": "CreateJob", "status": 400, "body": refused }]));
+    world.put_job("train", &JobFile::new("train", 1_000));
+    world.start(&[]);
+    world.wait_log("REFUSED");
+    world.wait("it is told", |world| {
+        let why = String::from_utf8(world.cli(&["why", "train"]).stdout).expect("UTF-8");
+        why.contains("NEVER_CREATED") && why.contains("no such image")
+    });
+}
+
+#[test]
 fn term_ends_the_daemon_and_stops_no_job() {
     let mut world = World::new(&[]);
     world.put_job("train", &JobFile::new("train", 1_000));
