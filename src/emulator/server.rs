@@ -26,7 +26,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Path, State};
 use axum::http::{HeaderValue, StatusCode, header, request::Parts};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 use axum::{Json, Router};
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
@@ -204,8 +204,14 @@ fn routes(shared: Arc<Shared>) -> Router {
         .route("/emulator/release/{id}", post(release))
         .route("/emulator/faults", get(get_faults).put(put_faults).delete(end_faults))
         .route("/emulator/market", get(get_market).post(set_market))
+        .route("/emulator/{*rest}", any(no_such_switch))
         .fallback(signed_call)
         .with_state(shared)
+}
+
+/// A switch that is not there: the signature that it lacks would be a wrong lead.
+async fn no_such_switch() -> Response {
+    plain(404, "no such switch: jobs, release/JOBID, market, faults".to_owned())
 }
 
 /// Everything but the admin routes.

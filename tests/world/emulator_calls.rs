@@ -451,6 +451,8 @@ async fn the_switchboard_spoils_throttles_and_denies() {
     }
     let (status, left) = world.admin("DELETE", "/emulator/faults", &Value::Null).await;
     assert_eq!((status, left.as_str()), (200, "[]"));
+    let (status, why) = world.admin("PUT", "/emulator/fault", &json!([])).await;
+    assert!(status == 404 && why.contains("faults"), "{status} {why}");
     let answer = other(&world, AI_WORKSPACE, list, &Value::Null).await;
     assert_eq!(answer["TotalCount"], 0, "{answer}");
     world.running.shutdown().await;
