@@ -17,7 +17,7 @@ const DEFAULT_KEY_ID: &str = "emulator";
 #[derive(Debug, clap::Args)]
 pub struct EmulatorArgs {
     /// Loopback address to listen on; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1:0")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
     /// The access key to accept, ID:SECRET; default: a fresh one, printed on the second line
     #[arg(long, value_name = "ID:SECRET")]
@@ -26,16 +26,16 @@ pub struct EmulatorArgs {
     #[arg(long, value_name = "TOKEN")]
     pub security_token: Option<String>,
     /// Folder for the ledger, the requests and the pods
-    #[arg(long, value_name = "D")]
+    #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
     /// Run jobs even though this is root
     #[arg(long)]
     pub allow_root: bool,
     /// How far a request's date may be from the clock
-    #[arg(long, default_value = "15m", value_parser = duration)]
+    #[arg(long, default_value = "15m", value_name = "DURATION", value_parser = duration)]
     pub acceptance: Duration,
     /// How long a new job stays out of ListJobs
-    #[arg(long, default_value = "0s", value_parser = duration)]
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
     pub list_lag: Duration,
     /// How a release looks: plain, exit-143, empty-reason, json-message, evicted,
     /// stopped-without-code, succeeded-after-term, one-pod-gone, restarting-in-place, chinese, or
@@ -43,13 +43,13 @@ pub struct EmulatorArgs {
     #[arg(long, value_name = "NAME|seed:N", default_value = "plain", value_parser = dialect)]
     pub dialect: DialectChoice,
     /// Spot market: constant:FRACTION, script:FILE, seed:N or trace:FILE[,id=NAME][,speed=FACTOR]
-    #[arg(long, default_value = "constant:0.3", value_parser = market)]
+    #[arg(long, value_name = "SPEC", default_value = "constant:0.3", value_parser = market)]
     pub market: MarketSpec,
     /// Shortest time in each status before Running, and in Stopping
-    #[arg(long, default_value = "0s", value_parser = duration)]
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
     pub phase_delay: Duration,
     /// Time between TERM and KILL
-    #[arg(long, default_value = "0s", value_parser = duration)]
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
     pub grace: Duration,
     /// Start no processes: jobs last EMULATOR_RUN_SECONDS (for ever) and exit with EMULATOR_EXIT
     #[arg(long = "virtual")]
@@ -61,7 +61,7 @@ pub struct EmulatorArgs {
     #[arg(long, value_name = "DIR")]
     pub oss_root: Option<PathBuf>,
     /// How long a minute of JobReservedMinutes lasts
-    #[arg(long, default_value = "1m", value_parser = duration)]
+    #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = duration)]
     pub minute: Duration,
     /// List price in CNY per minute, against which a SpotPriceLimit is a fraction
     #[arg(long, value_name = "CNY", default_value_t = 0.02)]
