@@ -4,7 +4,7 @@ use super::book::Book;
 use super::effects::{Asked, Effects};
 use super::evidence;
 use super::stored::{self, Log, StateError};
-use super::work::{Known, Message, Work};
+use super::work::{Known, Message, QUEUE_LIMIT, Work};
 use crate::core::event::{Event, Word};
 use crate::core::job::{EndedAttempt, Job, Source};
 use crate::core::retry;
@@ -528,6 +528,11 @@ impl Driver {
                 () = tokio::time::sleep(left) => {}
             }
             self.turns().await;
+        }
+        // The last task may have ended right behind what it had to tell.
+        for _ in 0..QUEUE_LIMIT {
+            let Ok(message) = self.lines.messages.try_recv() else { break };
+            self.take(message).await;
         }
         self.turns().await;
         self.tasks.abort_all();
