@@ -349,7 +349,8 @@ fn socket(global: &Global) -> Result<PathBuf, Failure> {
     match (file.draft, &global.config) {
         (Some(draft), _) => Ok(draft.socket),
         (None, Some(named)) => {
-            let why = file.diagnostics.first().map_or(String::new(), |d| d.message.clone());
+            let first = file.diagnostics.first();
+            let why = first.map_or(String::new(), |d| format!("{}; {}", d.message, d.mend));
             Err(Failure::DaemonFile { path: named.clone(), why })
         }
         (None, None) => {
