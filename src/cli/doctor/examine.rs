@@ -134,7 +134,8 @@ impl Check {
 
     /// No call was made, so none is named; and the error of a chain says itself what to name.
     fn no_keys(source: CredentialsError) -> Self {
-        let of_chain = matches!(source, CredentialsError::Chain { .. });
+        let told = if let CredentialsError::Again(last) = &source { last } else { &source };
+        let of_chain = matches!(told, CredentialsError::Chain { .. });
         let why = whole(&source);
         let error = ApiError::Credentials { action: "keys", source };
         let mend = if of_chain { "" } else { error.kind().row().mend };
