@@ -103,6 +103,13 @@ impl Ran {
     pub fn once(ran: Duration) -> Self {
         Self { total: ran, last: ran, span: ran }
     }
+
+    /// The same, each at most `limit`: a time that a server made up must not become progress.
+    #[must_use]
+    pub fn at_most(self, limit: Duration) -> Self {
+        let Self { total, last, span } = self;
+        Self { total: total.min(limit), last: last.min(limit), span: span.min(limit) }
+    }
 }
 
 impl Runs {

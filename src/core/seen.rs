@@ -311,7 +311,7 @@ fn running_time(attempt: &Attempt, cloud: &CloudJob, now: WallTime) -> Ran {
     let once = once.min(RAN_LIMIT);
     match &attempt.state {
         AttemptState::Live { running, restarts: 1.., runs, .. } => {
-            runs.ran(once, *running, cloud, now)
+            runs.ran(once, *running, cloud, now).at_most(RAN_LIMIT)
         }
         AttemptState::Live { .. } => Ran::once(once),
         AttemptState::Intended | AttemptState::Unknown { .. } => Ran::once(once),

@@ -161,7 +161,14 @@ impl Effects {
         match effect {
             Effect::Create(no) => {
                 let attempt = job.open.iter().find(|a| a.no == no)?.clone();
-                let spec = Arc::clone(book.specs.get(&attempt.spec)?);
+                let Some(spec) = book.specs.get(&attempt.spec).map(Arc::clone) else {
+                    // Without an outcome it would be waited for until the next start.
+                    let why = "its accepted spec cannot be read".to_owned();
+                    let outcome = SendOutcome::NotSent { why };
+                    return Some(Box::pin(async move {
+                        this.tell(key, Input::Sent { no, outcome }).await;
+                    }));
+                };
                 let generation = self.generation.load(Ordering::SeqCst);
                 Some(Box::pin(this.create(key, attempt, spec, (asked.at, generation))))
             }

@@ -9,6 +9,7 @@ use spotkeeper::core::runs::Runs;
 use spotkeeper::core::step::{Act, Input};
 use spotkeeper::core::verdict::Cause;
 use spotkeeper::model::cloud::{CloudJob, ExitReport, History, SendOutcome, Status};
+use spotkeeper::model::time::WallTime;
 use std::time::Duration;
 
 pub(super) fn shows(desk: &mut Desk, status: &str, change: impl FnOnce(&mut CloudJob)) {
@@ -367,4 +368,19 @@ fn trap_09_waiting_for_the_price_for_ever_is_no_error_and_no_reason_to_send_anot
             assert_eq!(desk.job.progress.ran_since, Duration::ZERO, "{word}, {had_run}");
         }
     }
+}
+
+#[test]
+fn an_end_in_the_year_9999_adds_ten_years_at_most_also_after_a_restart() {
+    let mut desk = Desk::running();
+    restart(&mut desk, 1);
+    shows(&mut desk, "Running", |cloud| cloud.restarts = 1);
+    let end = WallTime::parse("9999-12-31T23:59:59Z");
+    shows(&mut desk, "Failed", |cloud| {
+        cloud.restarts = 1;
+        cloud.finished = end;
+    });
+    assert!(desk.job.open.is_empty());
+    let ten_years = Duration::from_secs(10 * 365 * 86_400);
+    assert!(desk.job.progress.ran <= ten_years, "{:?}", desk.job.progress.ran);
 }
