@@ -172,7 +172,8 @@ pub(super) fn parse(body: &[u8]) -> Parsed {
     let denied = ["AccessDeniedDetail", "accessDeniedDetail"].iter().find_map(|n| map.get(*n));
     let missing = denied.and_then(|d| ["AuthAction", "authAction"].iter().find_map(|n| d.get(*n)));
     Parsed {
-        code: text(&["Code", "code"]),
+        // Longer than any code is: what is logged and recorded of it stays small.
+        code: some(&text(&["Code", "code"])).unwrap_or_default(),
         message: text(&["Message", "message"]),
         request_id: some(&text(&["RequestId", "requestId", "RequestID"])),
         missing: missing.and_then(|action| some(action.as_str()?)),
@@ -233,6 +234,13 @@ mod tests {
         assert_eq!(upper, lower);
         let (code, message, missing) = ("A".into(), "b".into(), None);
         assert_eq!(upper, Parsed { code, message, request_id: Some("r".into()), missing });
+    }
+
+    #[test]
+    fn a_code_of_any_length_is_kept_short() {
+        let long = format!(r#"{{"Code":"Throttling{}"}}"#, "x".repeat(1_000_000));
+        assert_eq!(parse(long.as_bytes()).code.len(), MESSAGE_LIMIT);
+        assert_eq!(sorted(400, &long), "throttled");
     }
 
     #[test]
