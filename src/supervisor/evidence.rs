@@ -298,11 +298,12 @@ impl Effects {
         let now = self.clock.now().wall;
         let oldest = now.minus(KEPT_BY_DLC).max(subject.attempt.intended.minus(SLACK));
         let job = raw.fetch(RawCall::Job).await.map_err(|error| known.scrub(&chain(&error)))?;
-        raw.found.insert("get_job.json".to_owned(), Ok(job.clone()));
+        let pods = pods(&job);
+        raw.found.insert("get_job.json".to_owned(), Ok(job));
         let (start, limit) = (Some(oldest), Some(LINES_LIMIT));
         let events = EventQuery { start, limit, ..EventQuery::default() };
         raw.add("get_job_events.json", RawCall::JobEvents(&events)).await;
-        for Pod { label, id, uid } in pods(&job).into_iter().take(PODS_LIMIT) {
+        for Pod { label, id, uid } in pods {
             let pod_uid = Some(uid).filter(|uid| !uid.is_empty());
             let events = EventQuery { pod_uid: pod_uid.clone(), ..events.clone() };
             let call = RawCall::PodEvents(&id, &events);
@@ -322,10 +323,12 @@ impl Effects {
                 }
             }
         }
-        // Cut only now: a secret that is cut is not found any more.
-        let mut redacted = redact(&answers, &known, &names);
-        redacted.values_mut().for_each(cut_lines);
-        let files = within_limit(redacted, &mut missing);
+        // Large answers take long: what waits beside this task, a pass say, must not wait for it.
+        let (files, over) =
+            tokio::task::spawn_blocking(move || kept_part(&answers, &known, &names))
+                .await
+                .map_err(|error| error.to_string())?;
+        missing.extend(over);
         let view = EvidenceView {
             job: subject.key.name.to_string(),
             run: subject.key.run,
@@ -404,13 +407,13 @@ struct Pod {
     uid: String,
 }
 
-/// The pods that GetJob names, each followed by those that it replaced.
+/// The first pods that GetJob names, each followed by those that it replaced.
 fn pods(job: &Value) -> Vec<Pod> {
+    fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+        value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
     let text = |pod: &Value, field: &str| {
         pod.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
-    };
-    let list = |value: &Value, field: &str| {
-        value.get(field).and_then(Value::as_array).cloned().unwrap_or_default()
     };
     let mut found = Vec::new();
     for (number, pod) in list(job, "Pods").iter().enumerate() {
@@ -426,7 +429,20 @@ fn pods(job: &Value) -> Vec<Pod> {
         }
     }
     found.retain(|pod| !pod.id.is_empty());
+    found.truncate(PODS_LIMIT);
     found
+}
+
+/// What is kept of the answers, without secrets, and what had no room.
+fn kept_part(
+    answers: &BTreeMap<String, Value>,
+    known: &Known,
+    names: &BTreeSet<String>,
+) -> (BTreeMap<String, Value>, Vec<MissingView>) {
+    let (mut redacted, mut missing) = (redact(answers, known, names), Vec::new());
+    // Cut only now: a secret that is cut is not found any more.
+    redacted.values_mut().for_each(cut_lines);
+    (within_limit(redacted, &mut missing), missing)
 }
 
 fn cut_lines(answer: &mut Value) {
