@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const MASK: &str = "***";
 /// Texts shorter than this are not searched for elsewhere: they would hit common words.
 const SEARCHED_FROM: usize = 4;
+/// The same for their base64.
+const BASE64_FROM: usize = 8;
 /// Values that switch something and hide nothing.
 const COMMON_WORDS: [&str; 6] = ["true", "false", "none", "None", "null", "auto"];
 /// Digits of an account's or user's number.
@@ -86,7 +88,10 @@ impl Known {
                 json[1..json.len() - 1].to_owned(),
                 text.replace('\'', r"'\''"),
                 percent_encode(text),
-            ] {
+            ]
+            .into_iter()
+            .chain(in_base64(text))
+            {
                 self.0.insert(ByLength(std::cmp::Reverse(form.len()), form));
             }
         }
@@ -137,6 +142,34 @@ impl Known {
             None => whole,
         }
     }
+}
+
+/// What base64 shows of a text wherever it stands in what was encoded, `user:password` say, in both
+/// alphabets. Letters that depend on what stands beside it too are left out; of a short text too few
+/// are left to be looked for.
+fn in_base64(text: &str) -> Vec<String> {
+    const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let letter = |bits: u32, last: [char; 2]| match (LETTERS.get(bits as usize), bits) {
+        (Some(letter), _) => char::from(*letter),
+        (None, 62) => last[0],
+        (None, _) => last[1],
+    };
+    let encoded = |before: usize, last: [char; 2]| {
+        let bytes: Vec<u8> = std::iter::repeat_n(0, before).chain(text.bytes()).collect();
+        let first = (before * 8).div_ceil(6);
+        let whole = bytes.len() * 8 / 6;
+        (first..whole)
+            .map(|at| {
+                let (byte, bit) = (at * 6 / 8, at * 6 % 8);
+                let next = bytes.get(byte + 1).copied().unwrap_or_default();
+                let pair = u32::from(bytes[byte]) << 8 | u32::from(next);
+                letter(pair >> (10 - bit) & 63, last)
+            })
+            .collect::<String>()
+    };
+    let alphabets = [['+', '/'], ['-', '_']];
+    let forms = (0..3).flat_map(|before| alphabets.map(|last| encoded(before, last)));
+    forms.filter(|form| form.len() >= BASE64_FROM).collect()
 }
 
 /// What stands at a place of an answer.

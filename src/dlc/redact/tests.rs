@@ -89,6 +89,17 @@ fn what_a_secret_place_shows_is_masked_wherever_a_text_quotes_it() {
 }
 
 #[test]
+fn a_secret_is_found_in_base64_wherever_it_stands_in_what_was_encoded() {
+    // `can?ary>1~` alone, behind `u:` in both alphabets, and behind `abc`.
+    let lines = ["Y2FuP2FyeT4xfg==", "dTpjYW4/YXJ5PjF+", "dTpjYW4_YXJ5PjF-", "YWJjY2FuP2FyeT4xfg"];
+    let answers = BTreeMap::from([("logs".to_owned(), json!({ "Logs": lines }))]);
+    let mut known = Known::default();
+    known.add(&Secret::new("can?ary>1~"));
+    let redacted = redact(&answers, &known, &BTreeSet::new());
+    assert_eq!(redacted["logs"]["Logs"], json!(["***g==", "dTp***", "dTp***", "YWJj***g"]));
+}
+
+#[test]
 fn accounts_and_keys_become_the_same_words_everywhere() {
     let answer = json!({
         "UserId": "1234567890123456", "TenantId": "1234567890123456", "Username": "li.wei",
