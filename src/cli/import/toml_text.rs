@@ -36,6 +36,12 @@ pub(super) fn quoted(text: &str) -> String {
     {
         return format!("'''\n{text}'''");
     }
+    on_one_line(text)
+}
+
+/// A text in quotes that have no form of several lines.
+fn on_one_line(text: &str) -> String {
+    let plain = |c: char| !c.is_control();
     if text.contains(['"', '\\']) && !text.contains('\'') && text.chars().all(plain) {
         return format!("'{text}'");
     }
@@ -126,11 +132,7 @@ fn key(name: &str) -> String {
         return name.to_owned();
     }
     // A key has no form of several lines.
-    if name.contains('\n') {
-        quoted(&name.replace('\n', "\u{0}")).replace("\\u0000", "\\n")
-    } else {
-        quoted(name)
-    }
+    on_one_line(name)
 }
 
 /// Nulls were taken out before: TOML has none.
@@ -177,7 +179,8 @@ mod tests {
     #[test]
     fn every_value_comes_back_from_toml() {
         let body = json!({
-            "JobType": "x", "A b\n\"": {"c.d": 1, "": true}, "S": "a 'b' \"c\" \\ \u{7f}\r\té",
+            "JobType": "x", "A b\n\"": {"c.d": 1, "": true}, "k\n\\u0000\0": 1,
+            "S": "a 'b' \"c\" \\ \u{7f}\r\té",
             "M": "line 1\n'x' \"y\" \\\nline 3", "Q": "ends\n'", "T": "a\n'''", "R": "\n",
             "N": [0.4, 0.011, -3, 1e300, 9_007_199_254_740_993_u64, 1.0],
             "L": [], "E": {}, "Mixed": [{"a": 1}, 2, []], "Tables": [{"x": {"y": [{"z": 1}]}}, {}],
