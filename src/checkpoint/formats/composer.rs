@@ -54,7 +54,7 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
     let last = |ranks: &BTreeMap<u64, &Object>| {
         ranks.last_key_value().map_or(0, |(last, _)| last.saturating_add(1))
     };
-    // The symlinks and the other steps say how many ranks there are, and so may the job.
+    // The symlinks and the other steps say how many ranks there are. Not all ranks of a job write.
     let named: BTreeSet<u64> = folder
         .objects
         .iter()

@@ -45,8 +45,10 @@ enum Part {
     ModelShard { dp: u64, mp: u64 },
     /// Optimizer states of a rank.
     Optimizer { dp: u64, mp: u64 },
-    /// A layer of the pipeline engine, or an expert's.
-    Layer { layer: u64, of: u64 },
+    /// A layer of the pipeline engine.
+    Layer { layer: u64, mp: u64 },
+    /// An expert of a layer.
+    Expert { layer: u64, mp: u64, expert: u64 },
     /// Optimizer states of an expert-parallel rank.
     ExpertOptimizer { expert: u64, mp: u64 },
 }
@@ -73,13 +75,13 @@ impl Part {
             return Some(Self::ExpertOptimizer { expert: digits(expert)?, mp: digits(mp)? });
         }
         let rest = name.strip_prefix("layer_")?;
-        if let Some((layer, of)) = rest.strip_suffix("-model").and_then(|r| r.split_once("-model_"))
+        if let Some((layer, mp)) = rest.strip_suffix("-model").and_then(|r| r.split_once("-model_"))
         {
-            return Some(Self::Layer { layer: digits(layer)?, of: digits(of)? });
+            return Some(Self::Layer { layer: digits(layer)?, mp: digits(mp)? });
         }
         let (layer, rest) = rest.strip_suffix("_model")?.split_once("_expert_")?;
-        let (expert, _) = rest.split_once("_mp_rank_")?;
-        Some(Self::Layer { layer: digits(layer)?, of: digits(expert)? })
+        let (expert, mp) = rest.split_once("_mp_rank_")?;
+        Some(Self::Expert { layer: digits(layer)?, mp: digits(mp)?, expert: digits(expert)? })
     }
 }
 
@@ -108,6 +110,7 @@ impl<'a> States<'a> {
             Part::Model { .. }
             | Part::ModelShard { .. }
             | Part::Layer { .. }
+            | Part::Expert { .. }
             | Part::ExpertOptimizer { .. } => None,
         };
         self.0.keys().filter_map(shard).collect()
@@ -119,9 +122,41 @@ impl<'a> States<'a> {
             Part::Model { .. }
             | Part::Optimizer { .. }
             | Part::Layer { .. }
+            | Part::Expert { .. }
             | Part::ExpertOptimizer { .. } => None,
         };
         self.0.keys().filter_map(shard).collect()
+    }
+
+    /// The first expert that is not there although one of a higher number is. Layers may have gaps:
+    /// one without parameters has no file.
+    fn expert_hole(&self) -> Option<String> {
+        let mut experts: BTreeMap<(u64, u64), BTreeSet<u64>> = BTreeMap::new();
+        let mut optimizers: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+        for part in self.0.keys() {
+            match *part {
+                Part::Expert { layer, mp, expert } => {
+                    experts.entry((layer, mp)).or_default().insert(expert);
+                }
+                Part::ExpertOptimizer { expert, mp } => {
+                    optimizers.entry(mp).or_default().insert(expert);
+                }
+                Part::Model { .. }
+                | Part::ModelShard { .. }
+                | Part::Optimizer { .. }
+                | Part::Layer { .. } => {}
+            }
+        }
+        let gap = |found: &BTreeSet<u64>| (0..found.len() as u64).find(|n| !found.contains(n));
+        let expert = experts.iter().find_map(|((layer, mp), found)| {
+            let expert = gap(found)?;
+            Some(format!("layer_{layer}_expert_{expert}_mp_rank_{mp:02}_model_states.pt"))
+        });
+        expert.or_else(|| {
+            optimizers.iter().find_map(|(mp, found)| {
+                Some(format!("expp_rank_{}_mp_rank_{mp:02}_optim_states.pt", gap(found)?))
+            })
+        })
     }
 
     fn models(&self) -> BTreeSet<u64> {
@@ -130,6 +165,7 @@ impl<'a> States<'a> {
             Part::ModelShard { .. }
             | Part::Optimizer { .. }
             | Part::Layer { .. }
+            | Part::Expert { .. }
             | Part::ExpertOptimizer { .. } => None,
         };
         self.0.keys().filter_map(rank).collect()
@@ -141,6 +177,8 @@ impl<'a> States<'a> {
 struct World {
     data_parallel: Option<u64>,
     model_parallel: Option<u64>,
+    /// Whether the optimizer is outside of the model states: ZeRO has it in shards.
+    has_zero: bool,
 }
 
 async fn world(case: Case<'_>, states: &States<'_>) -> Result<World, StoreError> {
@@ -154,7 +192,11 @@ async fn world(case: Case<'_>, states: &States<'_>) -> Result<World, StoreError>
         let Some(Value::Int(number)) = pickle.field(pickle.root(), name) else { return None };
         u64::try_from(*number).ok().filter(|number| *number > 0)
     };
-    Ok(World { data_parallel: number("dp_world_size"), model_parallel: number("mp_world_size") })
+    Ok(World {
+        data_parallel: number("dp_world_size"),
+        model_parallel: number("mp_world_size"),
+        has_zero: pickle.field(pickle.root(), "optimizer") == Some(&Value::None),
+    })
 }
 
 /// The first rank of a full grid of data- and model-parallel ranks that is not there.
@@ -212,12 +254,19 @@ pub(super) async fn settle(case: Case<'_>, folder: &str) -> Result<parts::Settle
         ));
     }
     // Without ZeRO the optimizer is inside the model states.
-    let zero = !optimizers.is_empty() || !shards.is_empty() || others_have_zero(case, folder);
+    let has_experts = states.0.keys().any(|p| matches!(p, Part::ExpertOptimizer { .. }));
+    let zero = (world.has_zero && !has_experts)
+        || !optimizers.is_empty()
+        || !shards.is_empty()
+        || others_have_zero(case, folder);
     if zero && let Some((dp, mp)) = hole(&optimizers, data_parallel, model_parallel) {
         let (have, of) = (optimizers.len(), data_parallel.saturating_mul(model_parallel));
         return torn(format!(
             "{have} of {of} optimizer shards: zero_pp_rank_{dp}_mp_rank_{mp:02} is missing"
         ));
+    }
+    if let Some(missing) = states.expert_hole() {
+        return torn(format!("{folder}{missing} is missing"));
     }
     Ok(lacks_layers(case, folder, &states).map(Judgement::torn))
 }
@@ -231,7 +280,9 @@ fn others_have_zero(case: Case<'_>, folder: &str) -> bool {
 
 /// Layers and experts say nowhere how many there are: older ones are compared.
 fn lacks_layers(case: Case<'_>, folder: &str, mine: &States<'_>) -> Option<String> {
-    let layered = |part: &&Part| matches!(part, Part::Layer { .. } | Part::ExpertOptimizer { .. });
+    let layered = |part: &&Part| {
+        matches!(part, Part::Layer { .. } | Part::Expert { .. } | Part::ExpertOptimizer { .. })
+    };
     let compared = case.siblings.iter().filter(|sibling| case.is_older(sibling));
     for sibling in compared {
         let inner = sibling_folder(sibling, folder);
@@ -350,8 +401,11 @@ mod tests {
             ("zero_pp_rank_3_mp_rank_01_optim_states.pt", Part::Optimizer { dp: 3, mp: 1 }),
             ("bf16_zero_pp_rank_3_mp_rank_01_optim_states.pt", Part::Optimizer { dp: 3, mp: 1 }),
             ("zero_pp_rank_0_mp_rank_00_model_states.pt", Part::ModelShard { dp: 0, mp: 0 }),
-            ("layer_07-model_01-model_states.pt", Part::Layer { layer: 7, of: 1 }),
-            ("layer_2_expert_5_mp_rank_00_model_states.pt", Part::Layer { layer: 2, of: 5 }),
+            ("layer_07-model_01-model_states.pt", Part::Layer { layer: 7, mp: 1 }),
+            (
+                "layer_2_expert_5_mp_rank_01_model_states.pt",
+                Part::Expert { layer: 2, mp: 1, expert: 5 },
+            ),
             ("expp_rank_4_mp_rank_00_optim_states.pt", Part::ExpertOptimizer { expert: 4, mp: 0 }),
         ] {
             assert_eq!(Part::read(name), Some(part), "{name}");

@@ -4,6 +4,7 @@
 mod bucket;
 mod custom;
 mod damage;
+mod neighbours;
 mod oddities;
 mod stores;
 #[cfg(feature = "emulator")]

@@ -1,0 +1,74 @@
+//! Neighbours of the fixtures: what a bucket of the same trainers may look like as well.
+
+use super::bucket::Bucket;
+use super::{fixtures, look_auto, look_named, options};
+use spotkeeper::model::checkpoint::Wholeness;
+use spotkeeper::model::time::WallTime;
+use std::time::Duration;
+
+fn fixture(case: &str) -> Bucket {
+    Bucket::of(&fixtures().join(case))
+}
+
+fn chosen(bucket: &Bucket) -> Option<String> {
+    look_auto(bucket).chosen.map(|point| point.path)
+}
+
+/// Copies all below `from` to `to`, written `later` seconds after it.
+fn copy(bucket: &mut Bucket, from: &str, to: &str, later: u64) {
+    for (key, entry) in bucket.entries.clone() {
+        if let Some(rest) = key.strip_prefix(from) {
+            let modified = entry.modified.plus(Duration::from_secs(later));
+            let entry = super::bucket::Entry { modified, ..entry };
+            bucket.entries.insert(format!("{to}{rest}"), entry);
+        }
+    }
+}
+
+fn removed(bucket: &Bucket, part: &str) -> Bucket {
+    let mut bucket = bucket.clone();
+    let before = bucket.entries.len();
+    bucket.entries.retain(|key, _| !key.contains(part));
+    assert_ne!(bucket.entries.len(), before, "{part}");
+    bucket
+}
+
+/// One checkpoint of DeepSpeed with two layers of four experts on two model-parallel ranks.
+fn experts() -> Bucket {
+    let mut bucket = fixture("deepspeed/complete-lexicographic");
+    let states = bucket.entries["ds/global_step100/mp_rank_00_model_states.pt"].bytes.clone();
+    bucket.entries.retain(|key, _| key.contains("/global_step100/") || key == "ds/latest");
+    for (layer, expert, mp) in (0..16).map(|n| (n / 8, n / 2 % 4, n % 2)) {
+        let name = format!("layer_{layer}_expert_{expert}_mp_rank_{mp:02}_model_states.pt");
+        bucket.put(&format!("ds/global_step100/{name}"), &states);
+    }
+    for rank in 0..2 {
+        let name = format!("expp_rank_{rank}_mp_rank_00_optim_states.pt");
+        bucket.put(&format!("ds/global_step100/{name}"), &states);
+    }
+    bucket
+}
+
+#[test]
+fn experts_of_all_ranks_are_tested_and_a_hole_among_them_is_seen() {
+    let bucket = experts();
+    assert_eq!(chosen(&bucket).as_deref(), Some("ds/global_step100"));
+    for part in ["layer_1_expert_2_mp_rank_01", "layer_0_expert_0_mp_rank_00", "expp_rank_0"] {
+        assert_eq!(chosen(&removed(&bucket, part)), None, "{part}");
+    }
+    for mp in 0..2 {
+        let mut cut = bucket.clone();
+        let name = format!("layer_1_expert_1_mp_rank_{mp:02}_model_states.pt");
+        let entry = cut.entries.get_mut(&format!("ds/global_step100/{name}")).expect("it");
+        entry.bytes.truncate(40);
+        assert_eq!(chosen(&cut), None, "{name}");
+    }
+}
+
+#[test]
+fn model_states_without_any_optimizer_shard_are_no_checkpoint_of_zero() {
+    let mut bucket = fixture("deepspeed/complete-lexicographic");
+    bucket.entries.retain(|key, _| key.contains("/global_step100/") || key == "ds/latest");
+    assert_eq!(chosen(&bucket).as_deref(), Some("ds/global_step100"));
+    assert_eq!(chosen(&removed(&bucket, "optim_states")), None);
+}
