@@ -9,7 +9,8 @@
 //!
 //! What always holds: a shard that `.metadata` does not name harms nothing (an earlier, larger world
 //! leaves some). A save into the same folder overwrites the shards first and `.metadata` last, so a
-//! shard younger than `.metadata` belongs to a save that was cut.
+//! shard younger than `.metadata` belongs to a save that was cut, unless the whole root is a copy, whose
+//! times say nothing.
 //! Facts: torch 2.15.0, `Metadata` and `_StorageInfo` of `torch.distributed.checkpoint`.
 
 use super::formats::Checkpoint;
@@ -20,8 +21,7 @@ use std::time::Duration;
 
 /// The file that is written last.
 pub(super) const METADATA: &str = ".metadata";
-/// By how much a shard may seem younger than `.metadata`: servers keep whole seconds, and a folder
-/// that was copied has its objects' times in any order within the copy.
+/// By how much a shard may seem younger than `.metadata`: servers keep whole seconds.
 const YOUNGER_SLACK: Duration = Duration::from_secs(5);
 
 /// What was found out.
@@ -29,8 +29,10 @@ const YOUNGER_SLACK: Duration = Duration::from_secs(5);
 pub(super) enum Shards {
     /// All are there in full; how many.
     Whole(usize),
-    /// One is missing, short or younger than `.metadata`; or `.metadata` itself is not right.
+    /// One is missing or short; or `.metadata` itself is not right.
     Torn(String),
+    /// All are there in full, and one is younger than `.metadata`.
+    Younger(String),
     /// `.metadata` may not be read, or is larger than is read.
     Unreadable(String),
 }
@@ -80,6 +82,7 @@ fn compare(
     listed: &BTreeMap<&str, &Object>,
     metadata: &Object,
 ) -> Shards {
+    let mut younger = None;
     for (name, used) in sizes {
         let Some(shard) = listed.get(name) else {
             return Shards::Torn(format!("{folder}{name} is missing"));
@@ -88,13 +91,33 @@ fn compare(
             let (is, says) = (shard.size, METADATA);
             return Shards::Torn(format!("{folder}{name}: {is} bytes, {says} says {used}"));
         }
-        if shard.modified.since(metadata.modified) > YOUNGER_SLACK {
-            return Shards::Torn(format!(
-                "{folder}{name} is younger than {METADATA}: it was overwritten by a save that was cut"
-            ));
+        if is_younger(shard, metadata) {
+            younger.get_or_insert(name);
         }
     }
-    Shards::Whole(sizes.len())
+    match younger {
+        Some(name) => Shards::Younger(format!(
+            "{folder}{name} is younger than {METADATA}: it was overwritten by a save that was cut"
+        )),
+        None => Shards::Whole(sizes.len()),
+    }
+}
+
+fn is_younger(shard: &Object, metadata: &Object) -> bool {
+    shard.modified.since(metadata.modified) > YOUNGER_SLACK
+}
+
+/// Whether a listing shows a shard that is younger than the `.metadata` beside it.
+pub(super) fn has_younger(checkpoint: &Checkpoint) -> bool {
+    let folder = |object: &Object| object.key.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let is_metadata = |o: &&Object| o.key.rsplit('/').next() == Some(METADATA);
+    checkpoint.objects.iter().filter(is_metadata).any(|metadata| {
+        checkpoint.objects.iter().any(|object| {
+            object.key.rsplit_once('.').is_some_and(|(_, extension)| extension == "distcp")
+                && folder(object) == folder(metadata)
+                && is_younger(object, metadata)
+        })
+    })
 }
 
 /// How many bytes of each shard are used; `None` if the pickle is something else.
@@ -141,7 +164,9 @@ mod tests {
             (vec![first.clone(), object("__1_0.distcp", 21, 99)], "21 bytes"),
             (vec![first, object("__1_0.distcp", 20, 106)], "younger"),
         ] {
-            let Shards::Torn(why) = compared(&objects) else { panic!("{objects:?}") };
+            let (Shards::Torn(why) | Shards::Younger(why)) = compared(&objects) else {
+                panic!("{objects:?}")
+            };
             assert!(why.contains(word) && why.contains("__1_0"), "{why}");
         }
         let (first, late) = (object("__0_0.distcp", 10, 90), object("__1_0.distcp", 20, 104));

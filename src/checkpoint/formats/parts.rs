@@ -162,6 +162,9 @@ pub(super) async fn dcp(case: Case<'_>, folder: &str) -> Result<Settled, StoreEr
     Ok(match dcp::check(case.objects, case.checkpoint, folder).await? {
         Shards::Whole(_) => None,
         Shards::Torn(why) => Some(Judgement::torn(why)),
+        // A save that was cut leaves one such checkpoint, a copy of the whole root leaves several.
+        Shards::Younger(_) if case.siblings.iter().any(|sibling| dcp::has_younger(sibling)) => None,
+        Shards::Younger(why) => Some(Judgement::torn(why)),
         Shards::Unreadable(why) => Some(Judgement { wholeness: Wholeness::Unreadable, why }),
     })
 }

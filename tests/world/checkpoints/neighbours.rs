@@ -72,3 +72,29 @@ fn model_states_without_any_optimizer_shard_are_no_checkpoint_of_zero() {
     assert_eq!(chosen(&bucket).as_deref(), Some("ds/global_step100"));
     assert_eq!(chosen(&removed(&bucket, "optim_states")), None);
 }
+
+#[test]
+fn a_copied_root_is_not_taken_for_one_that_is_overwritten() {
+    let bucket = fixture("torch-dcp/complete-4-ranks");
+    let newest = "ckpt/step-300";
+    let now = WallTime::parse("2026-04-01T08:00:00Z").expect("a time");
+    // In byte order `.metadata` comes first.
+    let mut copied = bucket.clone();
+    for (entry, at) in copied.entries.values_mut().zip(0..) {
+        entry.modified = now.plus(Duration::from_secs(20 * at));
+    }
+    assert_eq!(chosen(&copied).as_deref(), Some(newest));
+    for shards in ["__1_0.distcp", "distcp"] {
+        let mut overwritten = bucket.clone();
+        for (key, entry) in &mut overwritten.entries {
+            if key.starts_with(newest) && key.ends_with(shards) {
+                entry.modified = now;
+            }
+        }
+        assert_eq!(chosen(&overwritten).as_deref(), Some("ckpt/step-200"), "{shards}");
+    }
+    // A short one is short, whatever the times.
+    let key = format!("{newest}/__1_0.distcp");
+    copied.entries.get_mut(&key).expect("a shard").bytes.pop();
+    assert_eq!(chosen(&copied).as_deref(), Some("ckpt/step-200"));
+}
