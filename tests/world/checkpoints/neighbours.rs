@@ -98,3 +98,24 @@ fn a_copied_root_is_not_taken_for_one_that_is_overwritten() {
     copied.entries.get_mut(&key).expect("a shard").bytes.pop();
     assert_eq!(chosen(&copied).as_deref(), Some("ckpt/step-200"));
 }
+
+#[test]
+fn small_files_are_compared_with_their_hashes() {
+    use sha2::Digest;
+    let mut bucket = fixture("megatron-torch-dist/complete");
+    let folder = "gpt/iter_0000200/";
+    let hash = |bytes: &[u8]| -> String {
+        sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let files: serde_json::Map<_, _> = bucket
+        .entries
+        .iter()
+        .filter_map(|(key, e)| Some((key.strip_prefix(folder)?.to_owned(), hash(&e.bytes).into())))
+        .collect();
+    let integrity = serde_json::json!({"algorithm": "sha256", "files": files});
+    bucket.put(&format!("{folder}integrity.json"), integrity.to_string().as_bytes());
+    assert_eq!(chosen(&bucket).as_deref(), Some("gpt/iter_0000200"));
+    let common = bucket.entries.get_mut(&format!("{folder}common.pt")).expect("the file");
+    common.bytes[50] ^= 1;
+    assert_eq!(chosen(&bucket).as_deref(), Some("gpt/iter_0000100"));
+}
