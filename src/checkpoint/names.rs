@@ -135,11 +135,14 @@ fn iteration(name: &str) -> Option<u64> {
     fits.then(|| digits(number)).flatten()
 }
 
-/// `…step=30….ckpt`, or a folder of such a name.
+/// `…step=30….ckpt`, or a folder of such a name. NeMo's `-EMA` copy holds averaged weights and is
+/// loaded beside the checkpoint that it belongs to: it is none by itself.
 fn step_equals(name: &str) -> Option<u64> {
     let rest = name.rsplit_once("step=")?.1;
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    if name.ends_with("-unfinished") { None } else { digits(&rest[..end]) }
+    let stem = name.strip_suffix(".ckpt").or_else(|| name.strip_suffix(".nemo")).unwrap_or(name);
+    let is_other = stem.ends_with("-unfinished") || stem.ends_with("-EMA");
+    if is_other { None } else { digits(&rest[..end]) }
 }
 
 /// A root's path with what a new launch changes taken out (`v3-20260301-080000`, `version_3`), and
@@ -206,6 +209,7 @@ mod tests {
             "checkpoint-9-tmp",
             "tmp-checkpoint-30",
             "step=9-unfinished",
+            "step=9-last-EMA.ckpt",
             "checkpoint-+9",
             "epoch-1",
             "iter_99999999999999999999999",

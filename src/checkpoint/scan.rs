@@ -204,6 +204,8 @@ struct Entry {
     path: String,
     kind: Kind,
     position: Option<Position>,
+    /// When a file was written; of a folder a listing does not say.
+    modified: Option<WallTime>,
 }
 
 /// The roots of one run, and the checkpoints in them, newest first.
@@ -231,9 +233,9 @@ impl Run {
         let mut entries = Vec::new();
         for (at, root) in roots.iter().enumerate() {
             let Some(folder) = &root.folder else { continue };
-            let folders = folder.folders.iter().map(|name| (name, Kind::Folder));
-            let files = folder.objects.iter().map(|object| (&object.key, Kind::File));
-            for (name, kind) in folders.chain(files) {
+            let folders = folder.folders.iter().map(|name| (name, Kind::Folder, None));
+            let files = folder.objects.iter().map(|o| (&o.key, Kind::File, Some(o.modified)));
+            for (name, kind, modified) in folders.chain(files) {
                 let Some(position) = shape.read(name, kind) else { continue };
                 entries.push(Entry {
                     root: at,
@@ -241,10 +243,13 @@ impl Run {
                     path: join(&root.path, name),
                     kind,
                     position: Some(position),
+                    modified,
                 });
             }
         }
-        let order = |e: &Entry| (e.position, launches(&roots[e.root].path).1, e.name.clone());
+        // Files of one step are copies, or of several launches (`-v1`): the youngest first.
+        let order =
+            |e: &Entry| (e.position, launches(&roots[e.root].path).1, e.modified, e.name.clone());
         entries.sort_by_key(|entry| std::cmp::Reverse(order(entry)));
         Ok(Some(Self { shape, roots, entries, listed: BTreeMap::new() }))
     }
@@ -257,6 +262,7 @@ impl Run {
             path: ".".into(),
             kind: Kind::Folder,
             position: shape.read(name, Kind::Folder),
+            modified: None,
         };
         let root = Root { path: "..".into(), folder: None };
         Self { shape, roots: vec![root], entries: vec![entry], listed: BTreeMap::new() }

@@ -119,3 +119,29 @@ fn small_files_are_compared_with_their_hashes() {
     common.bytes[50] ^= 1;
     assert_eq!(chosen(&bucket).as_deref(), Some("gpt/iter_0000100"));
 }
+
+#[test]
+fn files_of_one_step_are_ordered_by_time() {
+    let bucket = fixture("lightning/complete");
+    let newest = chosen(&bucket).expect("a choice");
+    let stem = newest.strip_suffix(".ckpt").expect("a file");
+    let mut again = bucket.clone();
+    for (version, later) in [(1, 60), (2, 30), (9, 90), (10, 120)] {
+        copy(&mut again, &newest, &format!("{stem}-v{version}.ckpt"), later);
+    }
+    assert_eq!(chosen(&again), Some(format!("{stem}-v10.ckpt")));
+    let youngest = removed(&again, "-v10");
+    assert_eq!(chosen(&youngest), Some(format!("{stem}-v9.ckpt")));
+}
+
+#[test]
+fn averaged_weights_of_nemo_are_no_checkpoint() {
+    let file = fixture("lightning/complete");
+    let bytes = file.entries.values().next().expect("a file").bytes.clone();
+    let mut bucket = Bucket::default();
+    for (step, suffix) in [(99, "-last"), (199, "-last"), (199, "-last-EMA"), (299, "-last-EMA")] {
+        bucket.put(&format!("e/gpt--step={step}-consumed_samples=8.0{suffix}.ckpt"), &bytes);
+    }
+    let wanted = "e/gpt--step=199-consumed_samples=8.0-last.ckpt";
+    assert_eq!(chosen(&bucket).as_deref(), Some(wanted));
+}
