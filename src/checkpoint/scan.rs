@@ -155,7 +155,15 @@ async fn find(
     let formats = wanted.formats();
     let shapes: Vec<NameShape> = match wanted {
         Wanted::Auto => SHAPES.to_vec(),
-        Wanted::Known(_) | Wanted::Custom(_) => formats.iter().map(|f| f.shape()).collect(),
+        Wanted::Known(_) | Wanted::Custom(_) => {
+            let mut shapes: Vec<NameShape> = Vec::new();
+            for shape in formats.iter().map(|format| format.shape()) {
+                if !shapes.contains(&shape) {
+                    shapes.push(shape);
+                }
+            }
+            shapes
+        }
     };
     let top = objects.folder(".").await?;
     let name = location.prefix.rsplit('/').next().unwrap_or_default();
@@ -182,7 +190,11 @@ async fn find(
     let fitting = formats.iter().filter(|format| format.shape() == scan.run.shape);
     let format = match wanted {
         Wanted::Auto => fitting.copied().find(|format| format.claims(&newest)),
-        Wanted::Known(_) | Wanted::Custom(_) => fitting.copied().next(),
+        Wanted::Known(_) | Wanted::Custom(_) => {
+            let fitting: Vec<&dyn Format> = fitting.copied().collect();
+            let claimed = fitting.iter().find(|format| format.claims(&newest));
+            claimed.or(fitting.first()).copied()
+        }
     };
     match format {
         Some(format) => scan.choose(format).await,

@@ -10,6 +10,9 @@
 //! Neither `.metadata` nor the tracker proves anything; the shards' lengths do. Facts: dlrover 0.6.1.
 
 use super::dcp::is_dcp;
+use super::deepspeed::DeepSpeed;
+use super::megatron_legacy::MegatronLegacy;
+use super::megatron_torch_dist::MegatronTorchDist;
 use super::{Case, Checkpoint, Format, Judgement, ResumeWay, parts};
 use crate::checkpoint::dcp::METADATA;
 use crate::checkpoint::names::{Kind, NameShape};
@@ -29,6 +32,11 @@ impl Format for Dlrover {
 
     fn shape(&self) -> NameShape {
         NameShape::Number
+    }
+
+    /// Its Megatron and DeepSpeed savers.
+    fn also(&self) -> &'static [&'static dyn Format] {
+        &[&MegatronTorchDist, &MegatronLegacy, &DeepSpeed::Engine]
     }
 
     fn claims(&self, newest: &[&Checkpoint]) -> bool {

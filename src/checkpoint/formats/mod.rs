@@ -125,8 +125,13 @@ pub trait Format: fmt::Debug + Send + Sync {
     /// How its checkpoints are named.
     fn shape(&self) -> NameShape;
 
+    /// Formats whose names and files its word stands for as well.
+    fn also(&self) -> &'static [&'static dyn Format] {
+        &[]
+    }
+
     /// Whether the checkpoints of a root are its own, by what lies inside the newest ones. Asked only
-    /// where the format is not given.
+    /// where several may be meant.
     fn claims(&self, newest: &[&Checkpoint]) -> bool;
 
     /// Whether a folder is itself one of its checkpoints.
@@ -224,7 +229,9 @@ impl Wanted {
     pub fn formats(&self) -> Vec<&dyn Format> {
         match self {
             Self::Auto => FORMATS.to_vec(),
-            Self::Known(format) => vec![*format],
+            Self::Known(format) => {
+                std::iter::once(*format).chain(format.also().iter().copied()).collect()
+            }
             Self::Custom(format) => vec![format.as_ref()],
         }
     }

@@ -145,3 +145,20 @@ fn averaged_weights_of_nemo_are_no_checkpoint() {
     let wanted = "e/gpt--step=199-consumed_samples=8.0-last.ckpt";
     assert_eq!(chosen(&bucket).as_deref(), Some(wanted));
 }
+
+#[test]
+fn the_word_of_dlrover_stands_for_the_names_of_all_its_savers() {
+    for (case, path) in [
+        ("dlrover/megatron-complete", "fc/iter_0000060"),
+        ("dlrover/fsdp-tracker-and-metadata-early", "fsdp/100"),
+        ("deepspeed/complete-lexicographic", "ds/global_step100"),
+        ("megatron-torch-dist/complete", "gpt/iter_0000200"),
+    ] {
+        let findings = look_named(&fixture(case), "run42", &options("dlrover"));
+        let chosen = findings.chosen.unwrap_or_else(|| panic!("{case}: nothing"));
+        assert_eq!(chosen.path, path, "{case}");
+        let paths: std::collections::BTreeSet<_> =
+            findings.candidates.iter().map(|candidate| &candidate.path).collect();
+        assert_eq!(paths.len(), findings.candidates.len(), "{case}: one is named twice");
+    }
+}
