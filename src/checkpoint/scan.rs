@@ -26,6 +26,10 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 const TESTED_LIMIT: usize = 200;
 /// Older candidates that are listed beside the one under test, to compare with.
 const SIBLINGS: usize = 4;
+/// How long after a higher step a lower one begins that is of a later run.
+const EARLIER_RUN: Duration = Duration::from_secs(60);
+/// By how much other ranks' files may be younger than the file that is written last.
+const LATE_RANK: Duration = Duration::from_secs(5);
 /// Listings of candidates that are on their way at one time.
 const LISTINGS_AT_ONCE: usize = 4;
 
@@ -327,13 +331,9 @@ impl Scan<'_> {
                 .map(|(_, checkpoint)| checkpoint)
                 .collect();
             let Some(checkpoint) = self.run.listed.get(&at) else { continue };
-            let case = Case {
-                objects: self.objects,
-                root: &self.run.roots[entry.root],
-                checkpoint,
-                siblings: &siblings,
-                ranks: self.ranks,
-            };
+            let root = &self.run.roots[entry.root];
+            let (objects, ranks) = (self.objects, self.ranks);
+            let case = Case { objects, root, checkpoint, siblings: &siblings, ranks };
             let judgement = if checkpoint.objects.is_empty() {
                 (Wholeness::Torn, "it has no objects".to_owned())
             } else {
@@ -344,7 +344,13 @@ impl Scan<'_> {
             if at == 0 && wholeness == Wholeness::Torn {
                 findings.unfinished = unfinished(checkpoint, self.now);
             }
-            if wholeness == Wholeness::Whole {
+            let later = match (wholeness, format.written_last()) {
+                (Wholeness::Whole, Some(last)) => later_whole(case, format, last).await?,
+                (_, _) => None,
+            };
+            if let Some(later) = later {
+                why = format!("{why}; but {later} was written after it: it is of an earlier run");
+            } else if wholeness == Wholeness::Whole {
                 let position = match entry.position {
                     Some(position) => Some(position),
                     None => format.position(case).await?,
@@ -400,6 +406,40 @@ impl Scan<'_> {
             newest_object: objects.iter().map(|object| object.modified).max(),
         }
     }
+}
+
+/// A whole one of a lower step that was written after all of this one: the folder was used again,
+/// and the higher step is of the run before. A copy's times are told by the file that is written
+/// last: it is the youngest only where times are those of the saves.
+async fn later_whole(
+    case: Case<'_>,
+    format: &dyn Format,
+    last: &str,
+) -> Result<Option<String>, StoreError> {
+    let Some((_, end)) = times(case.checkpoint, last) else { return Ok(None) };
+    for sibling in case.siblings {
+        let Some((begin, _)) = times(sibling, last) else { continue };
+        if sibling.position >= case.checkpoint.position || begin.since(end) <= EARLIER_RUN {
+            continue;
+        }
+        let others: Vec<&Checkpoint> = std::iter::once(case.checkpoint)
+            .chain(case.siblings.iter().copied().filter(|other| other.path != sibling.path))
+            .collect();
+        let case = Case { checkpoint: sibling, siblings: &others, ..case };
+        if format.judge(case).await?.wholeness == Wholeness::Whole {
+            return Ok(Some(sibling.name.clone()));
+        }
+    }
+    Ok(None)
+}
+
+/// When the oldest and the youngest object of a checkpoint were written; `None` if the file `last`
+/// is not among the youngest ones.
+fn times(checkpoint: &Checkpoint, last: &str) -> Option<(WallTime, WallTime)> {
+    let begin = checkpoint.objects.iter().map(|object| object.modified).min()?;
+    let end = checkpoint.objects.iter().map(|object| object.modified).max()?;
+    let last = checkpoint.objects.iter().find(|object| object.key == last)?.modified;
+    (last > begin && end.since(last) <= LATE_RANK).then_some((begin, end))
 }
 
 /// Keeps the newest ones, and the chosen one in any case.

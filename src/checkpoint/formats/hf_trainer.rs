@@ -226,6 +226,12 @@ impl Format for HfTrainer {
             && (OPTIMIZERS.iter().any(optimizer) || folder.object(deepspeed::LATEST).is_some())
     }
 
+    /// A folder that is used again keeps the higher steps of the run before: the Trainer deletes by
+    /// number or by time, and no tracker names the newest.
+    fn written_last(&self) -> Option<&'static str> {
+        Some(STATE)
+    }
+
     fn position<'a>(
         &'a self,
         case: Case<'a>,

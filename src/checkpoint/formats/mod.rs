@@ -140,6 +140,12 @@ pub trait Format: fmt::Debug + Send + Sync {
     /// Whether a checkpoint is whole.
     fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>>;
 
+    /// The file that a save writes last, where times tell the checkpoints of an earlier run in the
+    /// same folder from those of this one.
+    fn written_last(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Where a checkpoint whose name says nothing stands in the order, by what lies inside.
     fn position<'a>(
         &'a self,

@@ -162,3 +162,47 @@ fn the_word_of_dlrover_stands_for_the_names_of_all_its_savers() {
         assert_eq!(paths.len(), findings.candidates.len(), "{case}: one is named twice");
     }
 }
+
+#[test]
+fn a_higher_step_of_an_earlier_run_in_the_same_folder_is_passed_over() {
+    let bucket = fixture("hf-trainer/complete-three");
+    let stale = |seconds_before: u64| {
+        let mut bucket = bucket.clone();
+        copy(&mut bucket, "output/checkpoint-30/", "output/checkpoint-5000/", 0);
+        for (key, entry) in &mut bucket.entries {
+            if key == "output/checkpoint-5000/trainer_state.json" {
+                let text = String::from_utf8(entry.bytes.clone()).expect("JSON");
+                let text = text.replace("\"global_step\": 30,", "\"global_step\": 5000,");
+                entry.bytes = text.into_bytes();
+            }
+            // The others were written later.
+            if !key.starts_with("output/checkpoint-5000/") {
+                entry.modified = entry.modified.plus(Duration::from_secs(seconds_before));
+            }
+        }
+        bucket
+    };
+    assert_eq!(chosen(&stale(0)).as_deref(), Some("output/checkpoint-5000"));
+    let again = stale(86_400);
+    let findings = look_auto(&again);
+    assert_eq!(findings.chosen.map(|p| p.path).as_deref(), Some("output/checkpoint-30"));
+    let passed = &findings.candidates[0];
+    assert_eq!((passed.step, passed.wholeness), (Some(5_000), Wholeness::Whole));
+    assert!(passed.why.contains("checkpoint-30 was written after it"), "{}", passed.why);
+    // A torn one of this run is no reason to pass over a whole one.
+    let mut torn = again.clone();
+    torn.entries.retain(|key, _| !key.starts_with("output/checkpoint-") || key.contains("-5000/"));
+    torn.put("output/checkpoint-30/config.json", b"{}");
+    assert_eq!(chosen(&torn).as_deref(), Some("output/checkpoint-5000"));
+    // In a copy by byte order 30 comes after 200 and says nothing of when it was saved.
+    let mut copied = stale(0);
+    for (entry, at) in copied.entries.values_mut().zip(0..) {
+        entry.modified = WallTime(1_000).plus(Duration::from_secs(100 * at));
+    }
+    let moved = copied.renamed(|key| key.replace("checkpoint-5000/", "checkpoint-200/"));
+    let mut moved = moved;
+    let state = moved.entries.get_mut("output/checkpoint-200/trainer_state.json").expect("it");
+    let text = String::from_utf8(state.bytes.clone()).expect("JSON");
+    state.bytes = text.replace("\"global_step\": 5000,", "\"global_step\": 200,").into_bytes();
+    assert_eq!(chosen(&moved).as_deref(), Some("output/checkpoint-200"));
+}
