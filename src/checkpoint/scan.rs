@@ -25,7 +25,7 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Candidates that are tested, newest first, until one is whole.
 const TESTED_LIMIT: usize = 200;
 /// Older candidates that are listed beside the one under test, to compare with.
-const SIBLINGS: usize = 4;
+const SIBLINGS: usize = 2;
 /// How long after a higher step a lower one begins that is of a later run.
 const EARLIER_RUN: Duration = Duration::from_secs(60);
 /// By how much other ranks' files may be younger than the file that is written last.
