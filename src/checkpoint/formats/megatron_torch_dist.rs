@@ -19,6 +19,7 @@ use crate::checkpoint::dcp::METADATA;
 use crate::checkpoint::names::NameShape;
 use crate::checkpoint::objects::{Folder, Read, StoreError};
 use crate::model::checkpoint::Wholeness;
+use crate::model::ids::hex;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -76,7 +77,7 @@ async fn unlike(
             }
         };
         let digest = Sha256::digest(&bytes);
-        let found: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let found = hex(&digest);
         if !found.eq_ignore_ascii_case(hash) {
             let why = format!("{key} is not what its hash in {INTEGRITY} says");
             return Ok(Some(Judgement::torn(why)));

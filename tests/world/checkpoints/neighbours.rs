@@ -104,9 +104,7 @@ fn small_files_are_compared_with_their_hashes() {
     use sha2::Digest;
     let mut bucket = fixture("megatron-torch-dist/complete");
     let folder = "gpt/iter_0000200/";
-    let hash = |bytes: &[u8]| -> String {
-        sha2::Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
-    };
+    let hash = |bytes: &[u8]| spotkeeper::model::ids::hex(&sha2::Sha256::digest(bytes));
     let files: serde_json::Map<_, _> = bucket
         .entries
         .iter()
@@ -201,9 +199,9 @@ fn a_higher_step_of_an_earlier_run_in_the_same_folder_is_passed_over() {
     }
     let moved = copied.renamed(|key| key.replace("checkpoint-5000/", "checkpoint-200/"));
     let mut moved = moved;
-    let state = moved.entries.get_mut("output/checkpoint-200/trainer_state.json").expect("it");
-    let text = String::from_utf8(state.bytes.clone()).expect("JSON");
-    state.bytes = text.replace("\"global_step\": 5000,", "\"global_step\": 200,").into_bytes();
+    let inner = moved.entries.get_mut("output/checkpoint-200/trainer_state.json").expect("it");
+    let text = String::from_utf8(inner.bytes.clone()).expect("JSON");
+    inner.bytes = text.replace("\"global_step\": 5000,", "\"global_step\": 200,").into_bytes();
     assert_eq!(chosen(&moved).as_deref(), Some("output/checkpoint-200"));
 }
 
