@@ -1,6 +1,6 @@
 //! A look: which checkpoints are under a location, and which one to go on from.
 
-use super::formats::{Case, Checkpoint, Format, FormatError, Root, Wanted};
+use super::formats::{Case, Checkpoint, Format, FormatError, Judgement, Root, Wanted};
 use super::names::{Kind, NameShape, SHAPES, launches};
 use super::objects::{Object, Objects, OddKeys, StoreError, chain, join};
 use super::store_folder::FolderStore;
@@ -25,7 +25,9 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Candidates that are tested, newest first, until one is whole.
 const TESTED_LIMIT: usize = 200;
 /// Older candidates that are listed beside the one under test, to compare with.
-const SIBLINGS: usize = 2;
+const SIBLINGS: usize = 4;
+/// As many are enough where the newest one is whole and has the very names of the one before it.
+const FEW_SIBLINGS: usize = 1;
 /// How long after a higher step a lower one begins that is of a later run.
 const EARLIER_RUN: Duration = Duration::from_secs(60);
 /// By how much other ranks' files may be younger than the file that is written last.
@@ -176,7 +178,8 @@ async fn find(
         // A folder that is a checkpoint and holds others as well is first of all a root.
         Some(format) if !has_children(&top, &shapes) => {
             let run = Run::of_itself(format.shape(), name);
-            return Scan { objects, run, ranks: options.ranks, now }.choose(format).await;
+            let scan = Scan { objects, run, ranks: options.ranks, now, beside: SIBLINGS };
+            return scan.choose(format, None).await;
         }
         Some(_) | None => walk(objects, top, &shapes).await?,
     };
@@ -188,22 +191,33 @@ async fn find(
         Ok(None) => return Ok(Findings::default()),
         Err(ambiguous) => return Ok(Findings { ambiguous, ..Findings::default() }),
     };
-    let mut scan = Scan { objects, run, ranks: options.ranks, now };
-    scan.list_from(0).await?;
-    let newest: Vec<&Checkpoint> = scan.run.listed.values().collect();
+    let mut scan = Scan { objects, run, ranks: options.ranks, now, beside: FEW_SIBLINGS };
     let fitting = formats.iter().filter(|format| format.shape() == scan.run.shape);
-    let format = match wanted {
-        Wanted::Auto => fitting.copied().find(|format| format.claims(&newest)),
-        Wanted::Known(_) | Wanted::Custom(_) => {
-            let fitting: Vec<&dyn Format> = fitting.copied().collect();
-            let claimed = fitting.iter().find(|format| format.claims(&newest));
-            claimed.or(fitting.first()).copied()
+    let fitting: Vec<&dyn Format> = fitting.copied().collect();
+    let format_of = |newest: &[&Checkpoint]| {
+        let claimed = fitting.iter().copied().find(|format| format.claims(newest));
+        match wanted {
+            Wanted::Auto => claimed,
+            Wanted::Known(_) | Wanted::Custom(_) => claimed.or(fitting.first().copied()),
         }
     };
-    match format {
-        Some(format) => scan.choose(format).await,
-        None => Ok(scan.unknown()),
+    scan.list_from(0).await?;
+    let mut newest = None;
+    if scan.is_like_the_one_before(&format_of)
+        && let Some(format) = format_of(&scan.listed())
+    {
+        newest = scan.judge(0, format).await?.map(|judgement| (format.word(), judgement));
     }
+    if !matches!(&newest, Some((_, judgement)) if judgement.wholeness == Wholeness::Whole) {
+        scan.beside = SIBLINGS;
+        scan.list_from(0).await?;
+    }
+    let Some(format) = format_of(&scan.listed()) else { return Ok(scan.unknown()) };
+    // What is whole or torn beside one stays so beside more, as long as it is the same format's.
+    let newest = newest.filter(|(word, judgement)| {
+        *word == format.word() && matches!(judgement.wholeness, Wholeness::Whole | Wholeness::Torn)
+    });
+    scan.choose(format, newest.map(|(_, judgement)| judgement)).await
 }
 
 fn has_children(folder: &super::objects::Folder, shapes: &[NameShape]) -> bool {
@@ -290,12 +304,39 @@ struct Scan<'a> {
     run: Run,
     ranks: Option<u32>,
     now: WallTime,
+    /// Older candidates that are listed beside the one under test.
+    beside: usize,
 }
 
 impl Scan<'_> {
+    /// What was listed so far, newest first.
+    fn listed(&self) -> Vec<&Checkpoint> {
+        self.run.listed.values().collect()
+    }
+
+    /// Whether the newest one has the same names in it as the one before it, and both by themselves
+    /// are of one format: then one stands for the older ones as well.
+    fn is_like_the_one_before<'f>(
+        &self,
+        format_of: &impl Fn(&[&Checkpoint]) -> Option<&'f dyn Format>,
+    ) -> bool {
+        // Nothing in a folder of Accelerate marks its end: the more there is to compare, the better.
+        if self.run.shape == NameShape::CheckpointUnderscore {
+            return false;
+        }
+        let (Some(newest), Some(before)) = (self.run.listed.get(&0), self.run.listed.get(&1))
+        else {
+            return self.run.entries.len() <= 1;
+        };
+        let word = |one: &Checkpoint| format_of(&[one]).map(Format::word);
+        self.run.entries[0].root == self.run.entries[1].root
+            && word(newest) == word(before)
+            && names(newest).eq(names(before))
+    }
+
     /// Lists the entry at `at` and its older siblings, as far as this was not done.
     async fn list_from(&mut self, at: usize) -> Result<(), StoreError> {
-        let end = (at + 1 + SIBLINGS).min(self.run.entries.len());
+        let end = (at + 1 + self.beside).min(self.run.entries.len());
         let missing: Vec<usize> = (at..end).filter(|n| !self.run.listed.contains_key(n)).collect();
         let (objects, run) = (self.objects, &self.run);
         let mut answers = futures_util::stream::iter(missing)
@@ -310,8 +351,47 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Tests candidates, newest first, until one is whole.
-    async fn choose(mut self, format: &dyn Format) -> Result<Findings, LookError> {
+    /// The others in the root of the entry at `at`, as far as they were listed.
+    fn siblings(&self, at: usize) -> Vec<&Checkpoint> {
+        let root = self.run.entries[at].root;
+        let listed = self.run.listed.iter();
+        listed
+            .filter(|(n, _)| **n != at && self.run.entries[**n].root == root)
+            .map(|(_, checkpoint)| checkpoint)
+            .collect()
+    }
+
+    /// Whether the entry at `at` is whole; `None` if it was not listed.
+    async fn judge(&self, at: usize, format: &dyn Format) -> Result<Option<Judgement>, StoreError> {
+        let Some(checkpoint) = self.run.listed.get(&at) else { return Ok(None) };
+        if checkpoint.objects.is_empty() {
+            let why = "it has no objects".to_owned();
+            return Ok(Some(Judgement { wholeness: Wholeness::Torn, why }));
+        }
+        format.judge(self.case(at, checkpoint, &self.siblings(at))).await.map(Some)
+    }
+
+    fn case<'a>(
+        &'a self,
+        at: usize,
+        checkpoint: &'a Checkpoint,
+        siblings: &'a [&'a Checkpoint],
+    ) -> Case<'a> {
+        Case {
+            objects: self.objects,
+            root: &self.run.roots[self.run.entries[at].root],
+            checkpoint,
+            siblings,
+            ranks: self.ranks,
+        }
+    }
+
+    /// Tests candidates, newest first, until one is whole. `newest` is what was found of the first.
+    async fn choose(
+        mut self,
+        format: &dyn Format,
+        mut newest: Option<Judgement>,
+    ) -> Result<Findings, LookError> {
         let mut findings =
             Findings { format: Some(format.word().to_owned()), ..Findings::default() };
         for at in 0..self.run.entries.len() {
@@ -325,22 +405,14 @@ impl Scan<'_> {
             }
             self.list_from(at).await?;
             let entry = &self.run.entries[at];
-            let listed = self.run.listed.iter();
-            let siblings: Vec<&Checkpoint> = listed
-                .filter(|(n, _)| **n != at && self.run.entries[**n].root == entry.root)
-                .map(|(_, checkpoint)| checkpoint)
-                .collect();
             let Some(checkpoint) = self.run.listed.get(&at) else { continue };
-            let root = &self.run.roots[entry.root];
-            let (objects, ranks) = (self.objects, self.ranks);
-            let case = Case { objects, root, checkpoint, siblings: &siblings, ranks };
-            let judgement = if checkpoint.objects.is_empty() {
-                (Wholeness::Torn, "it has no objects".to_owned())
-            } else {
-                let judgement = format.judge(case).await?;
-                (judgement.wholeness, judgement.why)
+            let judged = match newest.take() {
+                Some(judgement) => Some(judgement),
+                None => self.judge(at, format).await?,
             };
-            let (wholeness, mut why) = judgement;
+            let Some(Judgement { wholeness, mut why }) = judged else { continue };
+            let siblings = self.siblings(at);
+            let case = self.case(at, checkpoint, &siblings);
             if at == 0 && wholeness == Wholeness::Torn {
                 findings.unfinished = unfinished(checkpoint, self.now);
             }
@@ -468,6 +540,18 @@ async fn list_entry(objects: &Objects, run: &Run, entry: &Entry) -> Result<Check
         path: entry.path.clone(),
         position: entry.position,
         objects: listed,
+    })
+}
+
+/// The names in a checkpoint, without the folders in it that are called by its own step.
+fn names(checkpoint: &Checkpoint) -> impl Iterator<Item = String> {
+    let is_step = |part: &str| {
+        let position = |shape: &NameShape| shape.read(part, Kind::Folder);
+        checkpoint.position.is_some() && SHAPES.iter().any(|s| position(s) == checkpoint.position)
+    };
+    checkpoint.objects.iter().map(move |object| {
+        let parts = object.key.split('/').map(|part| if is_step(part) { "#" } else { part });
+        parts.collect::<Vec<_>>().join("/")
     })
 }
 

@@ -6,6 +6,7 @@ mod custom;
 mod damage;
 mod neighbours;
 mod oddities;
+mod requests;
 mod stores;
 #[cfg(feature = "emulator")]
 mod trainer;
