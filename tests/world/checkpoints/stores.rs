@@ -56,11 +56,14 @@ enum Fault {
     Status(u16, &'static str),
     /// Listings work, reads do not.
     ReadsRefused,
+    /// Objects whose keys hold this are archived: listed, and not read before they are restored.
+    Archived(&'static str),
 }
 
 struct Server {
     bucket: Bucket,
     fault: Fault,
+    keys_a_page: usize,
     asked: Mutex<Vec<String>>,
 }
 
@@ -105,7 +108,8 @@ async fn serve(State(server): State<Arc<Server>>, uri: Uri, headers: HeaderMap) 
     if query("list-type").is_some() {
         let depth = if query("delimiter").is_some() { Depth::Direct } else { Depth::All };
         let prefix = query("prefix").unwrap_or_default();
-        let page = server.bucket.list(&prefix, depth, query("continuation-token").as_deref(), 5);
+        let from = query("continuation-token");
+        let page = server.bucket.list(&prefix, depth, from.as_deref(), server.keys_a_page);
         let object = |object: &Object| {
             let (key, size, modified) = (escaped(&object.key), object.size, object.modified);
             format!(
@@ -127,7 +131,12 @@ async fn serve(State(server): State<Arc<Server>>, uri: Uri, headers: HeaderMap) 
         let xml = format!("<ListBucketResult>{objects}{folders}{next}</ListBucketResult>");
         return xml.into_response();
     }
-    if server.fault == Fault::ReadsRefused {
+    let is_refused = match server.fault {
+        Fault::None | Fault::Status(..) => false,
+        Fault::ReadsRefused => true,
+        Fault::Archived(part) => path.contains(part),
+    };
+    if is_refused {
         let body = "<Error><Code>InvalidObjectState</Code></Error>";
         return (StatusCode::FORBIDDEN, body).into_response();
     }
@@ -148,10 +157,15 @@ async fn serve(State(server): State<Arc<Server>>, uri: Uri, headers: HeaderMap) 
 
 /// A look at `bucket` through a server, and what the server was asked.
 fn through_s3(bucket: &Bucket, fault: Fault) -> (Look, Vec<String>) {
+    in_pages(bucket, fault, 5)
+}
+
+fn in_pages(bucket: &Bucket, fault: Fault, keys_a_page: usize) -> (Look, Vec<String>) {
     super::run(async {
         let server = Arc::new(Server {
             bucket: bucket.renamed(|key| format!("team a/run42/{key}")),
             fault,
+            keys_a_page,
             asked: Mutex::default(),
         });
         let app = axum::Router::new().fallback(serve).with_state(Arc::clone(&server));
@@ -208,4 +222,42 @@ fn an_answer_that_is_none_could_not_be_looked_at() {
     let (look, _) = through_s3(&bucket, Fault::ReadsRefused);
     let findings = super::found(look);
     assert!(findings.chosen.is_none() && findings.undecided().is_some());
+}
+
+#[test]
+fn an_archived_checkpoint_is_shown_as_unreadable_and_the_one_before_it_is_chosen() {
+    let bucket = Bucket::of(&fixtures().join("hf-trainer/complete-three"));
+    for part in ["checkpoint-30/", "checkpoint-30/optimizer.pt", "checkpoint-30/model.safetensors"]
+    {
+        let (look, asked) = through_s3(&bucket, Fault::Archived(part));
+        let findings = super::found(look);
+        assert_eq!(findings.chosen.and_then(|point| point.step), Some(20), "{part}");
+        let newest = &findings.candidates[0];
+        assert_eq!((newest.step, newest.wholeness.word()), (Some(30), "unreadable"), "{part}");
+        assert!(newest.why.contains("InvalidObjectState"), "{part}: {}", newest.why);
+        // What is archived stays so for hours: it is asked for once in one look at it.
+        let again = asked.iter().filter(|uri| uri.contains(part) && !uri.contains('?')).count();
+        assert!(again <= 32, "{part}: {asked:?}");
+    }
+}
+
+#[test]
+fn three_odd_keys_among_2500_hide_nothing() {
+    let mut bucket = Bucket::of(&fixtures().join("hf-trainer/complete-three"));
+    let (prefix, _) = bucket.entries.keys().next().and_then(|k| k.split_once('/')).expect("a key");
+    let prefix = prefix.to_owned();
+    let (real, odd) = (bucket.entries.len(), 3);
+    for n in real..2_500 - odd {
+        bucket.put(&format!("{prefix}/events/out.{n:05}"), b"");
+    }
+    // One beside the checkpoints, two inside them.
+    for key in ["//b", "/checkpoint-20/c\u{1}d", "/checkpoint-30/../e"] {
+        bucket.put(&format!("{prefix}{key}"), b"x");
+    }
+    assert_eq!(bucket.entries.len(), 2_500);
+    let (look, asked) = in_pages(&bucket, Fault::None, 1_000);
+    let findings = super::found(look);
+    assert_eq!(findings.chosen.and_then(|point| point.step), Some(30));
+    assert_eq!(findings.odd_keys, 3);
+    assert!(asked.iter().filter(|uri| uri.contains("list-type")).count() <= 6, "{asked:?}");
 }
