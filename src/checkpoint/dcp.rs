@@ -15,7 +15,7 @@
 
 use super::formats::Checkpoint;
 use super::objects::{Object, Objects, Read, StoreError};
-use super::pickle::{PICKLE_LIMIT_BYTES, Pickle, Value};
+use super::pickle::{PICKLE_LIMIT_BYTES, Pickle, PickleError, Value};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -67,7 +67,13 @@ pub(super) async fn check(
     };
     let sizes = match Pickle::read(&bytes) {
         Ok(pickle) => sizes(&pickle),
-        Err(error) => return torn(&error.to_string()),
+        Err(error @ (PickleError::Cut | PickleError::Malformed { .. })) => {
+            return torn(&error.to_string());
+        }
+        // It may well be whole: nobody can say.
+        Err(error @ PickleError::TooMuch) => {
+            return Ok(Shards::Unreadable(format!("{folder}{METADATA}: {error}")));
+        }
     };
     let Some(sizes) = sizes else { return torn("it is no DCP metadata") };
     if sizes.is_empty() {

@@ -1,18 +1,23 @@
 //! An inert reader of Python pickles (protocols 2 to 5): it builds plain values and runs nothing.
 //!
 //! What always holds: a name in a pickle (`STACK_GLOBAL` and the like) stays a text and is never
-//! looked up; no length found in the bytes is trusted before that many bytes are there; the number
-//! of values is limited, and no step recurses, so that no bytes can exhaust memory or the stack.
+//! looked up; no length found in the bytes is trusted before that many bytes are there; the room
+//! that values take is limited, and no step recurses, so that no bytes can exhaust memory or the stack.
 //! Values may refer to each other in circles: who walks them has to count.
 //!
 //! Facts: the opcodes of CPython's `pickletools`.
 
 /// Bytes of the largest pickle that is read.
-pub const PICKLE_LIMIT_BYTES: u64 = 32 * 1024 * 1024;
-/// Values that one pickle may build.
-const VALUES_LIMIT: usize = 3_000_000;
-/// References that all lists, tuples and dictionaries of a pickle may hold together.
-const REFERENCES_LIMIT: usize = 12_000_000;
+pub const PICKLE_LIMIT_BYTES: u64 = 24 * 1024 * 1024;
+/// Room that all values of a pickle may take besides its bytes.
+const ROOM_LIMIT_BYTES: usize = 32 * 1024 * 1024;
+/// Values that may wait on the stack at one time, and marks: writers need some thousands.
+const STACK_LIMIT: usize = 1_000_000;
+/// What an allocation costs beyond its size.
+const ALLOCATION: usize = 16;
+/// What the first element of a list or dictionary reserves (room for four), and the two lists of an
+/// object that is filled.
+const FIRST: usize = 4 * size_of::<(Ref, Ref)>() + size_of::<Filling>() + 2 * ALLOCATION;
 
 /// Where a value stands among those of its pickle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,10 +63,15 @@ pub struct Object {
     pub arguments: Ref,
     /// What would be set on it afterwards.
     pub state: Option<Ref>,
-    /// What would be appended to it.
-    pub items: Vec<Ref>,
-    /// What would be set in it, key by key.
-    pub entries: Vec<(Ref, Ref)>,
+    /// What would be put into it: of most objects, nothing.
+    filling: Option<Box<Filling>>,
+}
+
+/// What would be put into an object that is filled like a list or a dictionary.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Filling {
+    items: Vec<Ref>,
+    entries: Vec<(Ref, Ref)>,
 }
 
 /// Why bytes are no pickle that is read here.
@@ -77,7 +87,7 @@ pub enum PickleError {
         at: usize,
     },
     /// More than is read.
-    #[error("the pickle holds more than {VALUES_LIMIT} values")]
+    #[error("the pickle would take more than {} MiB to read", ROOM_LIMIT_BYTES >> 20)]
     TooMuch,
 }
 
@@ -98,7 +108,7 @@ impl<'a> Pickle<'a> {
             bytes,
             at: 0,
             values: Vec::new(),
-            references: 0,
+            room: 0,
             stack: Vec::new(),
             marks: Vec::new(),
             memo: Vec::new(),
@@ -139,7 +149,8 @@ impl<'a> Pickle<'a> {
         if let Some(Value::Dict(entries)) = object.state.map(|state| self.get(state)) {
             return Some(entries.as_slice());
         }
-        Some(object.entries.as_slice()).filter(|entries| !entries.is_empty())
+        let filling = object.filling.as_ref()?;
+        Some(filling.entries.as_slice()).filter(|entries| !entries.is_empty())
     }
 
     /// Module and name of an object's class.
@@ -154,7 +165,8 @@ struct Machine<'a> {
     bytes: &'a [u8],
     at: usize,
     values: Vec<Value<'a>>,
-    references: usize,
+    /// Bytes that everything built so far takes, at most.
+    room: usize,
     stack: Vec<Ref>,
     marks: Vec<usize>,
     memo: Vec<Option<Ref>>,
@@ -173,12 +185,12 @@ impl<'a> Machine<'a> {
             0x89 => self.push(Value::Bool(false))?,
             b'J' | b'K' | b'M' | 0x8a | 0x8b | b'G' => self.number(opcode)?,
             b'X' | 0x8c | 0x8d | b'T' | b'U' | b'B' | b'C' | 0x8e | 0x96 => self.text(opcode)?,
-            b'(' => self.marks.push(self.stack.len()),
+            b'(' => self.mark()?,
             b'0' => drop(self.pop()?),
             b'1' => drop(self.since_mark()?),
             b'2' => {
                 let top = *self.stack.last().ok_or_else(|| self.malformed())?;
-                self.stack.push(top);
+                self.put(top)?;
             }
             b')' | 0x85..=0x87 | b't' => self.tuple(opcode)?,
             b']' | 0x8f => self.push(Value::List(Box::default()))?,
@@ -237,14 +249,62 @@ impl<'a> Machine<'a> {
     }
 
     fn push(&mut self, value: Value<'a>) -> Result<(), PickleError> {
-        if self.values.len() >= VALUES_LIMIT {
-            return Err(PickleError::TooMuch);
-        }
+        let boxed = match &value {
+            Value::None
+            | Value::Bool(_)
+            | Value::Int(_)
+            | Value::Huge
+            | Value::Float(_)
+            | Value::Text(_)
+            | Value::Bytes(_)
+            | Value::Outside(_) => 0,
+            Value::Name(name) => size_of_val(&**name) + ALLOCATION,
+            Value::Tuple(items) => size_of_val(&**items) + ALLOCATION,
+            Value::List(items) => {
+                size_of_val(&**items) + size_of_val(items.as_slice()) + 2 * ALLOCATION
+            }
+            Value::Dict(entries) => {
+                size_of_val(&**entries) + size_of_val(entries.as_slice()) + 2 * ALLOCATION
+            }
+            Value::Object(object) => size_of_val(&**object) + ALLOCATION,
+        };
+        self.take_room(size_of::<Value<'_>>() + boxed)?;
         let reference = Ref(u32::try_from(self.values.len()).map_err(|_| PickleError::TooMuch)?);
         self.values.push(value);
+        self.put(reference)
+    }
+
+    /// Puts a value on the stack; one that is taken again and again from the memo as well.
+    fn put(&mut self, reference: Ref) -> Result<(), PickleError> {
+        if self.stack.len() >= STACK_LIMIT {
+            return Err(PickleError::TooMuch);
+        }
         self.stack.push(reference);
-        // A value that is taken again and again from the memo costs room as well.
-        if self.stack.len() > VALUES_LIMIT { Err(PickleError::TooMuch) } else { Ok(()) }
+        Ok(())
+    }
+
+    fn mark(&mut self) -> Result<(), PickleError> {
+        if self.marks.len() >= STACK_LIMIT {
+            return Err(PickleError::TooMuch);
+        }
+        self.marks.push(self.stack.len());
+        Ok(())
+    }
+
+    fn take_room(&mut self, more: usize) -> Result<(), PickleError> {
+        self.room = self.room.saturating_add(more);
+        if self.room > ROOM_LIMIT_BYTES { Err(PickleError::TooMuch) } else { Ok(()) }
+    }
+
+    /// Room for `count` more elements of `size` bytes: a list grows by doubling.
+    fn room_to_grow(
+        &mut self,
+        count: usize,
+        size: usize,
+        is_empty: bool,
+    ) -> Result<(), PickleError> {
+        let first = if is_empty && count > 0 { FIRST } else { 0 };
+        self.take_room(count.saturating_mul(2 * size).saturating_add(first))
     }
 
     /// Takes the top of the stack, but not what stands below the last mark.
@@ -261,14 +321,7 @@ impl<'a> Machine<'a> {
         if mark > self.stack.len() {
             return Err(self.malformed());
         }
-        let items = self.stack.split_off(mark);
-        self.count(items.len())?;
-        Ok(items)
-    }
-
-    fn count(&mut self, more: usize) -> Result<(), PickleError> {
-        self.references += more;
-        if self.references > REFERENCES_LIMIT { Err(PickleError::TooMuch) } else { Ok(()) }
+        Ok(self.stack.split_off(mark))
     }
 
     fn number(&mut self, opcode: u8) -> Result<(), PickleError> {
@@ -311,7 +364,6 @@ impl<'a> Machine<'a> {
             let count = if opcode == b')' { 0 } else { usize::from(opcode - 0x84) };
             let mut items = (0..count).map(|_| self.pop()).collect::<Result<Vec<_>, _>>()?;
             items.reverse();
-            self.count(count)?;
             items
         };
         self.push(Value::Tuple(items.into()))
@@ -319,16 +371,10 @@ impl<'a> Machine<'a> {
 
     fn append(&mut self, opcode: u8) -> Result<(), PickleError> {
         let items = if opcode == b'a' { vec![self.pop()?] } else { self.since_mark()? };
-        self.count(items.len())?;
         let malformed = self.malformed();
-        let top = self.top()?;
-        if let Value::List(list) = top {
-            list.extend(items);
-        } else if let Value::Object(object) = top {
-            object.items.extend(items);
-        } else {
-            return Err(malformed);
-        }
+        let is_empty = items_of(self.top()?).ok_or(malformed)?.is_empty();
+        self.room_to_grow(items.len(), size_of::<Ref>(), is_empty)?;
+        items_of(self.top()?).ok_or(malformed)?.extend(items);
         Ok(())
     }
 
@@ -340,16 +386,10 @@ impl<'a> Machine<'a> {
             self.since_mark()?
         };
         let entries = pairs(&flat).ok_or_else(|| self.malformed())?;
-        self.count(flat.len())?;
         let malformed = self.malformed();
-        let top = self.top()?;
-        if let Value::Dict(dict) = top {
-            dict.extend(entries);
-        } else if let Value::Object(object) = top {
-            object.entries.extend(entries);
-        } else {
-            return Err(malformed);
-        }
+        let is_empty = entries_of(self.top()?).ok_or(malformed)?.is_empty();
+        self.room_to_grow(entries.len(), size_of::<(Ref, Ref)>(), is_empty)?;
+        entries_of(self.top()?).ok_or(malformed)?.extend(entries);
         Ok(())
     }
 
@@ -382,8 +422,8 @@ impl<'a> Machine<'a> {
         }
         let arguments = self.pop()?;
         let class = self.pop()?;
-        let (items, entries) = (Vec::new(), Vec::new());
-        self.push(Value::Object(Box::new(Object { class, arguments, state: None, items, entries })))
+        let object = Object { class, arguments, state: None, filling: None };
+        self.push(Value::Object(Box::new(object)))
     }
 
     fn build(&mut self) -> Result<(), PickleError> {
@@ -406,6 +446,7 @@ impl<'a> Machine<'a> {
             return Err(self.malformed());
         }
         if at >= self.memo.len() {
+            self.take_room((at + 1 - self.memo.len()) * size_of::<Option<Ref>>())?;
             self.memo.resize(at + 1, None);
         }
         self.memo[at] = Some(top);
@@ -416,9 +457,26 @@ impl<'a> Machine<'a> {
         let at = self.length(if opcode == b'h' { 1 } else { 4 })?;
         let at = usize::try_from(at).map_err(|_| self.malformed())?;
         let found = self.memo.get(at).copied().flatten().ok_or_else(|| self.malformed())?;
-        self.stack.push(found);
-        if self.stack.len() > VALUES_LIMIT { Err(PickleError::TooMuch) } else { Ok(()) }
+        self.put(found)
     }
+}
+
+/// Where a list, or an object that is filled like one, keeps its items.
+fn items_of<'v>(value: &'v mut Value<'_>) -> Option<&'v mut Vec<Ref>> {
+    if let Value::List(list) = value {
+        return Some(list);
+    }
+    let Value::Object(object) = value else { return None };
+    Some(&mut object.filling.get_or_insert_default().items)
+}
+
+/// Where a dictionary, or an object that is filled like one, keeps its entries.
+fn entries_of<'v>(value: &'v mut Value<'_>) -> Option<&'v mut Vec<(Ref, Ref)>> {
+    if let Value::Dict(dict) = value {
+        return Some(dict);
+    }
+    let Value::Object(object) = value else { return None };
+    Some(&mut object.filling.get_or_insert_default().entries)
 }
 
 fn pairs(flat: &[Ref]) -> Option<Vec<(Ref, Ref)>> {
@@ -498,8 +556,36 @@ mod tests {
     fn a_bomb_of_references_ends_at_the_limit() {
         // A list in a tuple of itself, doubled for ever: 2 bytes a doubling on the stack.
         let mut bytes = b"]\x94".to_vec();
-        bytes.extend(b"h\0".repeat(VALUES_LIMIT + 1));
+        bytes.extend(b"h\0".repeat(STACK_LIMIT + 1));
         assert!(matches!(Pickle::read(&bytes), Err(PickleError::TooMuch)));
+    }
+
+    #[test]
+    fn no_opcode_takes_room_that_is_not_counted() {
+        for (head, again) in [
+            (&b""[..], &b"("[..]),
+            (b"N", b"\x94"),
+            (b"N", b"2"),
+            (b"", b"N0"),
+            (b"", b"]0"),
+            (b"", b"]Na0"),
+            (b"", b"}NNs0"),
+            (b"", b"N)\x810"),
+            (b"", b"N)\x81Na0"),
+            (b"", b"N)\x81NNs0"),
+            (b"", b"cm\nn\n0"),
+            (b"", b"NNN\x870"),
+            (b"]\x94", b"h\0a"),
+            (b"}\x94", b"h\0h\0s"),
+            (b"", b"(l0"),
+            (b"", b"(d0"),
+        ] {
+            let mut bytes = head.to_vec();
+            let limit = usize::try_from(PICKLE_LIMIT_BYTES).expect("small");
+            bytes.extend(again.repeat((limit - head.len()) / again.len()));
+            let told = Pickle::read(&bytes).map(drop);
+            assert_eq!(told, Err(PickleError::TooMuch), "{}", again.escape_ascii());
+        }
     }
 
     #[test]
