@@ -15,6 +15,8 @@ use std::fmt;
 
 /// Bytes of the largest header: what the library itself accepts.
 const HEADER_LIMIT_BYTES: u64 = 100_000_000;
+/// Bytes of the largest header that is read: some 60,000 tensors. Sixteen files are read at one time.
+const HEADER_READ_LIMIT_BYTES: u64 = 8 * 1024 * 1024;
 /// Bytes of the length before the header.
 const LENGTH_BYTES: u64 = 8;
 
@@ -50,6 +52,10 @@ pub async fn check(objects: &Objects, key: &str, size: u64) -> Result<TensorFile
     let begin = LENGTH_BYTES + length;
     if begin > size {
         return torn("it is cut inside its header");
+    }
+    if length > HEADER_READ_LIMIT_BYTES {
+        let why = format!("a header of {length} bytes is larger than is read");
+        return Ok(TensorFile::Unreadable(why));
     }
     let header = match objects.read(key, LENGTH_BYTES..begin).await? {
         Read::Bytes(bytes) => bytes,
