@@ -4,6 +4,7 @@
 mod bucket;
 mod custom;
 mod damage;
+mod mutations;
 mod neighbours;
 mod oddities;
 mod requests;
