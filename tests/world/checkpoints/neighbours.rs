@@ -204,24 +204,3 @@ fn a_higher_step_of_an_earlier_run_in_the_same_folder_is_passed_over() {
     inner.bytes = text.replace("\"global_step\": 5000,", "\"global_step\": 200,").into_bytes();
     assert_eq!(chosen(&moved).as_deref(), Some("output/checkpoint-200"));
 }
-
-#[test]
-fn two_older_ones_are_listed_beside_the_newest() {
-    let mut bucket = fixture("easyckpt-megatron/no-tracker-all-done");
-    let template = bucket.clone();
-    for step in 100..300 {
-        for (key, entry) in &template.entries {
-            if let Some(rest) = key.strip_prefix("ck/iter_0000008/") {
-                bucket.entries.insert(format!("ck/iter_{step:07}/{rest}"), entry.clone());
-            }
-        }
-    }
-    let place = spotkeeper::checkpoint::location::parse("oss://bucket/team").expect("a location");
-    let objects = bucket.objects();
-    let auto = options("auto");
-    let look = spotkeeper::checkpoint::scan::look(&objects, &place, &auto, bucket.now());
-    assert!(super::found(super::run(look)).chosen.is_some());
-    // The URL, 202 names in pages of 7, three candidates of 8 objects in pages of 7, four ends of
-    // files: on pages of 1,000 keys these are three listings and one a level.
-    assert_eq!(objects.requests(), 1 + 29 + 3 * 2 + 4);
-}
