@@ -70,17 +70,16 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
     if let Some(rank) = missing {
         return Ok(Some(Judgement::torn(format!("{stem}-rank{rank}.pt is missing"))));
     }
+    // The other ranks stand beside it: their keys are those of the location already.
     let beside = Checkpoint {
         name: stem.to_owned(),
-        path: case.root.path.clone(),
+        path: ".".to_owned(),
         position: checkpoint.position,
         objects: mine
             .values()
             .map(|object| Object { key: join(&case.root.path, &object.key), ..(*object).clone() })
             .collect(),
     };
-    // Their keys are those of the location already.
-    let beside = Checkpoint { path: ".".into(), ..beside };
     let files: Vec<&Object> = beside.objects.iter().collect();
     parts::files(Case { checkpoint: &beside, ..case }, &files, Pickles::Undecided).await
 }

@@ -326,3 +326,58 @@ async fn a_command_that_gives_no_keys_is_named_without_what_it_wrote() {
         assert!(text.contains("profile `default`") && text.contains(want), "{command}: {text}");
     }
 }
+
+/// The keys at the start, and those a quarter of an hour before the first ones end.
+async fn renewed(world: &World, reference: &CredentialsRef) -> [String; 2] {
+    let keychain = world.keychain();
+    let first = keychain.keys(reference, at(0)).await.expect("the first keys");
+    let still = keychain.keys(reference, at(44)).await.expect("the same keys");
+    assert_eq!(triple(&first), triple(&still), "{reference:?}");
+    let second = keychain.keys(reference, at(45)).await.expect("the next keys");
+    [triple(&first), triple(&second)]
+}
+
+#[tokio::test]
+async fn every_source_of_temporary_keys_is_asked_again_before_they_end() {
+    let both = [numbered(1), numbered(2)];
+    let token = || Reply::http(200, "imds-CANARY");
+    let replies = vec![token(), metadata(1, HOUR), token(), metadata(2, 2 * HOUR)];
+    let instance = Server::start(replies).await;
+    let mut ecs = world(&[]);
+    ecs.metadata = instance.url.clone();
+    let role = CredentialsRef::EcsRole(Some("train-role".to_owned()));
+    assert_eq!(renewed(&ecs, &role).await, both);
+
+    let address = Server::start(vec![metadata(1, HOUR), metadata(2, 2 * HOUR)]).await;
+    let uri = CredentialsRef::Uri(format!("{}/api/0", address.url));
+    assert_eq!(renewed(&world(&[]), &uri).await, both);
+
+    // The first role's keys serve for one call: both are taken anew.
+    let chained = vec![sts(8, HOUR), sts(1, HOUR), sts(9, 2 * HOUR), sts(2, 2 * HOUR)];
+    let sts_server = Server::start(chained).await;
+    let mut behind = world(&[]);
+    behind.sts = sts_server.url.clone();
+    behind.cli(&json!([
+        { "name": "first", "mode": "RamRoleArn", "access_key_id": "a",
+          "access_key_secret": "CANARY", "ram_role_arn": "arn-1" },
+        { "name": "second", "mode": "ChainableRamRoleArn", "source_profile": "first",
+          "ram_role_arn": "arn-2" },
+    ]));
+    assert_eq!(renewed(&behind, &CredentialsRef::Profile("second".to_owned())).await, both);
+
+    let mut command = world(&[]);
+    command.commands = Commands::Allowed;
+    let answer = |number: u32, minute| {
+        json!({ "mode": "StsToken", "access_key_id": format!("id-CANARY-{number}"),
+                "access_key_secret": format!("secret-CANARY-{number}"),
+                "sts_token": format!("token-CANARY-{number}"),
+                "expiration": at(minute).to_string() })
+    };
+    let (first, second) = (answer(1, HOUR), answer(2, 2 * HOUR));
+    let mark = command.home.path().join("asked").display().to_string();
+    let text =
+        format!("if [ -e {mark} ]; then echo '{second}'; else : >{mark}; echo '{first}'; fi");
+    let script = command.write("keys.sh", &text);
+    command.cli(&external(&format!("sh '{script}'")));
+    assert_eq!(renewed(&command, &CredentialsRef::Chain).await, both);
+}
