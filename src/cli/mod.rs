@@ -243,7 +243,8 @@ pub fn main() -> ExitCode {
     } else {
         Answers::Nobody
     };
-    let width = if terminal { comfy_table::Table::new().width() } else { None };
+    let width =
+        rustix::termios::tcgetwinsize(&stdout).ok().map(|size| size.ws_col).filter(|c| *c > 0);
     let mut out = io::BufWriter::new(stdout);
     let mut console = Console {
         out: &mut out,

@@ -149,7 +149,7 @@ pub fn table(columns: &[Column], rows: &[Vec<Cow<'_, str>>], width: Option<u16>)
 fn bare() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
+    table.set_content_arrangement(ContentArrangement::Disabled);
     table
 }
 

@@ -1,6 +1,7 @@
 //! The API over its socket, and the verbs that speak to it, with a driver that is made up.
 
-use crate::cli_output::{check, row};
+use crate::cli_output::row;
+use crate::schema::check;
 use clap::Parser as _;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Tests that need no process of their own: the core, the store, the client, the bucket.
+//! Tests that need no process of their own: the core, the store, the bucket, configuration, output.
+//! Those of the client and the emulator are `cloud`: two binaries build and run beside each other.
 
 #![allow(
     clippy::print_stdout,
@@ -9,29 +10,11 @@
 )]
 
 mod api;
-mod call_errors;
 mod checkpoints;
 mod cli_output;
 mod config;
 mod core_model;
 mod core_rules;
-mod credentials;
-mod dlc_answers;
-mod dlc_calls;
-mod dlc_differential;
-mod dlc_golden;
-mod doctor;
-mod emulator;
-mod emulator_calls;
-mod emulator_client;
-mod emulator_gateway;
-mod emulator_platform;
-mod fence;
-mod import;
-mod platform_restarts;
-mod server;
+mod schema;
 mod store;
 mod store_simulated;
-mod supervisor_no_space;
-mod traps_client;
-mod user_document;

@@ -1,7 +1,7 @@
 //! `spotkeeper doctor` against the emulator, and against targets that are wrong in one way each.
 
-use crate::cli_output::check;
 use crate::emulator_client::World;
+use crate::schema::check;
 use crate::server::{Reply, Server};
 use clap::Parser as _;
 use jiff::tz::TimeZone;
