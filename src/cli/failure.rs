@@ -4,6 +4,7 @@ use super::exit::Exit;
 use super::text::plain;
 use crate::api::wire::codes;
 use crate::model::error::{Class, Code};
+use crate::store::StoreError;
 use std::io;
 use std::path::PathBuf;
 
@@ -79,6 +80,9 @@ pub enum Failure {
         /// What is wrong with it.
         why: String,
     },
+    /// The state cannot be used as was asked.
+    #[error("the state")]
+    State(#[from] StoreError),
     /// What was waited for did not happen in time.
     #[error("{0}")]
     TimedOut(String),
@@ -136,10 +140,12 @@ impl Failure {
             }
             Self::DaemonFile { .. } => Exit::ConfigNotValid,
             Self::TimedOut(_) => Exit::TimedOut,
+            Self::State(StoreError::Locked { .. }) => Exit::Refused,
             // Who reads has seen enough: `spotkeeper ps | head` is no error.
             Self::Output(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Exit::Done,
             Self::BadAnswer { .. }
             | Self::Refused { .. }
+            | Self::State(_)
             | Self::Client(_)
             | Self::Look(_)
             | Self::Demo(_)
@@ -154,6 +160,7 @@ impl Failure {
         match self {
             Self::NotReachable { .. } | Self::Silent { .. } | Self::TimedOut(_) => Class::Wait,
             Self::BadAnswer { .. } => Class::Bug,
+            Self::State(error) => error.class(),
             Self::Usage(_)
             | Self::NoSuchJob { .. }
             | Self::NoPermission { .. }
@@ -178,6 +185,7 @@ impl Failure {
             Self::BadAnswer { .. } => own(codes::BAD_ANSWER),
             Self::Refused { code, .. } => Some(code.clone()),
             Self::Usage(_)
+            | Self::State(_)
             | Self::Client(_)
             | Self::DaemonFile { .. }
             | Self::TimedOut(_)

@@ -26,6 +26,7 @@ pub mod init;
 pub mod output;
 pub mod ps;
 mod run;
+pub mod state;
 pub mod text;
 pub mod version;
 pub mod wait;
@@ -126,6 +127,9 @@ pub enum Verb {
     Doctor,
     /// Make a job file from the CreateJob body of a script, or from a job on DLC
     Import(import::ImportArgs),
+    /// Keep, examine, bring back or take over the state of a stopped daemon
+    #[command(subcommand)]
+    State(state::StateVerb),
     /// Give this installation its owner id and its daemon file
     Init,
     /// Explain the code of an error
@@ -310,6 +314,7 @@ fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<ExitCode, Failure> 
             Ok(exit_of(init::init(config.as_deref(), &around, console.out, console.err)?))
         }
         Verb::Explain(args) => explain::explain(&args, console),
+        Verb::State(verb) => state::state(&verb, console),
         Verb::Version => version::version(console),
         #[cfg(feature = "emulator")]
         Verb::Demo(args) => block_on(demo::demo(&args, console)),

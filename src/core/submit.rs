@@ -19,7 +19,7 @@ pub struct Gate {
     pub verified: bool,
     /// Why a new store has to wait before its first CreateJob, if it has to.
     pub new_store: Option<String>,
-    /// A job with our owner that another process made while this one ran.
+    /// Why another daemon may be submitting with our owner id, in words with the mend.
     pub other_writer: Option<String>,
     /// Another job that holds an equal or nested checkpoint prefix.
     pub lease: Option<JobKey>,
@@ -68,7 +68,7 @@ pub enum Hold {
     NotVerified,
     /// The store is new and something sent by an earlier one may still be accepted.
     NewStore(String),
-    /// Somebody else submits with our owner id.
+    /// Somebody else submits with our owner id, or may do so.
     OtherWriter(String),
     /// Another job writes there.
     Lease(JobKey),
@@ -84,7 +84,10 @@ impl fmt::Display for Hold {
             Self::Final => f.write_str("the job is over"),
             Self::Cancelled => f.write_str("it was cancelled"),
             Self::Paused => f.write_str("it is paused"),
-            Self::Blocked(why) | Self::NoResumePoint(why) | Self::NewStore(why) => f.write_str(why),
+            Self::Blocked(why)
+            | Self::NoResumePoint(why)
+            | Self::NewStore(why)
+            | Self::OtherWriter(why) => f.write_str(why),
             Self::OpenAttempt { no, stopping: true, .. } => {
                 write!(f, "attempt {no} was asked to stop and is not seen ended")
             }
@@ -98,7 +101,6 @@ impl fmt::Display for Hold {
             Self::NotVerified => {
                 f.write_str("the cloud was not yet compared with the store since the start")
             }
-            Self::OtherWriter(why) => write!(f, "another writer uses our owner id: {why}"),
             Self::Lease(key) => {
                 write!(f, "{key} holds this checkpoint prefix, or is another run of this job")
             }

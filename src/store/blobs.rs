@@ -125,12 +125,18 @@ pub(super) fn get(disk: &dyn Disk, digest: &Digest) -> Result<Vec<u8>, StoreErro
     }
 }
 
+/// All blobs that are whole by their name, in order.
+pub(super) fn names(disk: &dyn Disk) -> Result<Vec<Digest>, StoreError> {
+    let digests = list(disk)?.into_iter().map(|file| Digest(file.name));
+    Ok(digests.filter(|digest| path(digest).is_ok()).collect())
+}
+
 fn list(disk: &dyn Disk) -> Result<Vec<Listed>, StoreError> {
     disk.list(FOLDER).map_err(StoreError::file("list", FOLDER))
 }
 
 /// A digest may come out of a record, so it is checked before it becomes a path.
-fn path(digest: &Digest) -> Result<String, StoreError> {
+pub(super) fn path(digest: &Digest) -> Result<String, StoreError> {
     let text = &digest.0;
     let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     if text.len() == NAME_LENGTH && text.bytes().all(is_hex) {

@@ -40,6 +40,20 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
+    /// A snapshot is to be written where something is already.
+    #[error("{} is not empty: name a folder that does not exist", path.display())]
+    NotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file of a snapshot is not what was written.
+    #[error("{} is damaged: {why}; nothing was changed", path.display())]
+    SnapshotDamaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A newer version of the program wrote the state.
     #[error(
         "{file} has store format {found}, this program knows formats up to {known}: \
@@ -187,6 +201,8 @@ impl StoreError {
         match self {
             Self::Locked { .. }
             | Self::SharedFolder { .. }
+            | Self::NotEmpty { .. }
+            | Self::SnapshotDamaged { .. }
             | Self::NewerFormat { .. }
             | Self::BlobMissing { .. }
             | Self::BlobDamaged { .. } => Class::Operator,

@@ -51,6 +51,17 @@ pub(super) fn take(path: &Path) -> Result<(Lock, PathBuf, Option<u32>), StoreErr
     Ok((Lock { _folder: folder, _file: file }, real, tightened))
 }
 
+/// The lock alone, on a folder that is only read: nothing in it is made or changed.
+pub(super) fn hold(path: &Path) -> Result<File, StoreError> {
+    let failed = |operation: &'static str| {
+        move |source| StoreError::Folder { operation, path: path.to_owned(), source }
+    };
+    let real = path.canonicalize().map_err(failed("find its real path"))?;
+    let folder = File::open(&real).map_err(failed("open it"))?;
+    lock(&folder, &real)?;
+    Ok(folder)
+}
+
 fn lock(file: &File, folder: &Path) -> Result<(), StoreError> {
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => {

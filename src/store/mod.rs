@@ -27,10 +27,12 @@ mod journal;
 mod lock;
 pub mod memory;
 mod memory_disk;
+mod origin;
 pub mod records;
 mod recover;
 mod report;
 mod sled_engine;
+pub mod snapshot;
 mod survey;
 
 use std::collections::BTreeSet;
@@ -46,6 +48,7 @@ pub use error::StoreError;
 pub use format::{Format, Migration, Rewritten};
 pub use handle::Handle;
 pub use memory_disk::MemoryDisk;
+pub use origin::Moved;
 pub use report::{Act, Fresh, OpenReport};
 pub use sled_engine::SledHome;
 
@@ -120,7 +123,10 @@ impl Store {
         let (lock, real, tightened) = lock::take(dir)?;
         let acts = tightened.map(|mode| Act::FolderTightened { mode }).into_iter().collect();
         let disk = Box::new(Folder::new(real.clone()));
-        Self::open_locked(disk, &mut SledHome::new(real), options, acts, Some(lock))
+        let moved = origin::check(disk.as_ref(), &real)?;
+        let mut home = SledHome::new(real);
+        let (store, report) = Self::open_locked(disk, &mut home, options, acts, Some(lock))?;
+        Ok((store, OpenReport { moved, ..report }))
     }
 
     /// Opens a store on any disk and engine; the caller sees to it that nobody else does.

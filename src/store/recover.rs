@@ -196,7 +196,7 @@ impl Recovery<'_> {
         if survey.marker != Some(marker) {
             write_marker(self.disk, marker)?;
         }
-        let report = OpenReport { fresh, sequence: applied.sequence, acts: self.acts };
+        let report = OpenReport { fresh, sequence: applied.sequence, acts: self.acts, moved: None };
         Ok(Recovered { engine, applied, journal, report })
     }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::origin::Moved;
+
 use serde::{Deserialize, Serialize};
 
 /// How far the opened state can be taken for all that was ever acknowledged.
@@ -204,11 +206,15 @@ pub struct OpenReport {
     pub sequence: u64,
     /// What had to be done, in order.
     pub acts: Vec<Act>,
+    /// Whether the state was made elsewhere: whoever runs there may be alive.
+    pub moved: Option<Moved>,
 }
 
 impl OpenReport {
     /// Whether somebody would want to be woken.
     pub fn is_alarm(&self) -> bool {
-        self.fresh == Fresh::DataMissing || self.acts.iter().any(Act::is_alarm)
+        self.moved.is_some()
+            || self.fresh == Fresh::DataMissing
+            || self.acts.iter().any(Act::is_alarm)
     }
 }

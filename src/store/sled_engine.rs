@@ -88,6 +88,13 @@ impl EngineHome for SledHome {
     }
 }
 
+impl SledHome {
+    /// Moves the engine's files out of the way, if there are any.
+    pub(super) fn set_aside_if_there(&mut self) -> io::Result<()> {
+        if self.folder().exists() { self.set_aside().map(drop) } else { Ok(()) }
+    }
+}
+
 /// Removes the snapshots for which `why` has a reason.
 fn remove_snapshots(
     folder: &Path,

@@ -418,6 +418,7 @@ impl Driver {
                     .map(|at| now.boot.since(at).as_secs()),
                 fault: state
                     .and_then(|s| s.other_writer.clone())
+                    .or_else(|| self.book.moved.clone())
                     .or_else(|| self.effects.outages.at(&target.place, now.boot))
                     .or_else(|| keys.map(ToString::to_string)),
             }

@@ -33,6 +33,10 @@ pub(super) struct Book {
     pub(super) owner: Owner,
     pub(super) started: Now,
     pub(super) new_store: bool,
+    /// Whether the store was new, or lacked something, when this process began.
+    pub(super) began_new: bool,
+    /// Why a daemon on the original of this state may be alive.
+    pub(super) moved: Option<String>,
     pub(super) stopping: bool,
     pub(super) targets: BTreeMap<TargetName, Target>,
     pub(super) jobs: BTreeMap<JobKey, Job>,
@@ -57,6 +61,8 @@ impl Book {
             owner,
             started,
             new_store: false,
+            began_new: false,
+            moved: None,
             stopping: false,
             targets,
             jobs: BTreeMap::new(),
@@ -185,7 +191,7 @@ impl Book {
             acceptance,
             verified: state.verified(),
             new_store: if self.new_store { state.new_store_wait(acceptance) } else { None },
-            other_writer: state.other_writer.clone(),
+            other_writer: self.moved.clone().or_else(|| state.other_writer.clone()),
             own_user: state.own_user.clone(),
             lease: if may_follow { self.lease_against(job, spec, staged) } else { None },
             slot: !may_follow || target.is_none_or(|target| self.has_slot(target, staged)),

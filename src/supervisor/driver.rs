@@ -466,15 +466,19 @@ impl Driver {
         self.evidence = evidence::Desk::default();
         self.known.clear();
         let report = self.store.reopen().await?;
-        let is_complete = stored::take_report(&self.store, &report).await?;
         let targets = self.book.targets.clone();
-        // What is not on record any more may have been sent until just now.
-        let started = if is_complete { self.book.started } else { self.clock.now() };
-        let mut book = Book::new(self.book.owner.clone(), started, targets);
+        let mut book = Book::new(self.book.owner.clone(), self.book.started, targets);
+        if !stored::take_report(&self.store, &report, &mut book).await? {
+            // What is not on record any more may have been sent until just now.
+            book.started = self.clock.now();
+        }
         self.log = stored::load(&self.store, &mut book).await?;
         book.stopping = self.book.stopping;
         book.homeless = std::mem::take(&mut self.book.homeless);
         book.forget_those_at_home();
+        for (place, state) in &self.book.places {
+            book.places.insert(place.clone(), state.after_reload());
+        }
         // Places are compared anew, as far back as at a start.
         self.book = book;
         self.sequence = self.store.sequence().await?;

@@ -36,13 +36,8 @@ impl Driver {
                 key.clone()
             } else {
                 let after_start = cloud.created.map_or(Duration::ZERO, |t| t.since(started));
-                if PlaceState::is_other_writer(after_start, acceptance) {
-                    let why = format!("{} was created by another process", cloud.id);
-                    tracing::error!(%why, "another writer uses our owner id: nothing is submitted there");
-                    if let Some(state) = self.book.places.get_mut(&pass.place) {
-                        state.other_writer = Some(why);
-                    }
-                    continue;
+                if PlaceState::is_other_writer(after_start, acceptance, self.book.began_new) {
+                    self.note_other_writer(&pass.place, &cloud);
                 }
                 let Some(key) = self.home_of(&cloud) else {
                     self.keep_homeless(mark, cloud, &pass.place);
@@ -66,6 +61,21 @@ impl Driver {
             self.pending.push_back(Work::Input(key, Input::Swept(pass.clone())));
         }
         self.pending.push_back(Work::Passed(pass));
+    }
+
+    /// Another daemon submits with our owner: from now on this one submits nothing there, and
+    /// follows what the other made as its own.
+    fn note_other_writer(&mut self, place: &Place, cloud: &CloudJob) {
+        let Some(state) = self.book.places.get_mut(place) else { return };
+        if state.other_writer.is_none() {
+            let why = format!(
+                "another daemon uses this owner id ({} is not of this one): stop one of them, then \
+                 start this one again",
+                cloud.id
+            );
+            tracing::error!(%why, "nothing is submitted there");
+            state.other_writer = Some(why);
+        }
     }
 
     /// Remembers a cloud job of ours whose job is not on record. Its job file may be read later, or

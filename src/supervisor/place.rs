@@ -9,8 +9,8 @@ use std::time::Duration;
 /// covers the first CreateJob that an owner ever sent.
 const CHEAP_WAIT: Duration = Duration::from_secs(30);
 /// A job of ours that is created this long after nothing of an earlier process can be accepted any
-/// more was made by somebody else.
-const OTHER_WRITER_SLACK: Duration = Duration::from_secs(30);
+/// more was made by somebody else: two clocks may differ, and times are in whole seconds.
+const OTHER_WRITER_SLACK: Duration = Duration::from_secs(10);
 
 /// What is known of a place in this process.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +28,11 @@ pub(super) struct PlaceState {
 }
 
 impl PlaceState {
+    /// What still holds once the store was loaded anew: another daemon does not go away with it.
+    pub(super) fn after_reload(&self) -> Self {
+        Self { other_writer: self.other_writer.clone(), ..Self::default() }
+    }
+
     /// Takes a pass whose jobs were all compared. Answers whether the gate may have changed.
     pub(super) fn passed(&mut self, pass: &Pass, acceptance: Duration, started: Now) -> bool {
         if !pass.complete {
@@ -68,9 +73,15 @@ impl PlaceState {
     }
 
     /// Whether a job of ours that no record knows, created `after_start` after this process began,
-    /// cannot come from an earlier process.
-    pub(super) fn is_other_writer(after_start: Duration, acceptance: Duration) -> bool {
-        after_start > acceptance + OTHER_WRITER_SLACK
+    /// cannot come from an earlier process on this state. One whose record is complete wrote down
+    /// each mark before it was sent; only what a lost or older state sent may still come in.
+    pub(super) fn is_other_writer(
+        after_start: Duration,
+        acceptance: Duration,
+        began_new: bool,
+    ) -> bool {
+        let on_its_way = if began_new { acceptance } else { Duration::ZERO };
+        after_start > on_its_way + OTHER_WRITER_SLACK
     }
 }
 
@@ -107,6 +118,27 @@ mod tests {
         }
         assert!(place.passed(&pass(930_000), acceptance, START));
         assert!(place.new_store_wait(acceptance).is_none());
+    }
+
+    #[test]
+    fn what_nobody_here_sent_is_of_another_writer_once_nothing_old_can_arrive() {
+        let acceptance = Duration::from_secs(900);
+        let is_other = |seconds, began_new| {
+            PlaceState::is_other_writer(Duration::from_secs(seconds), acceptance, began_new)
+        };
+        assert!(!is_other(10, false), "within what clocks may differ");
+        assert!(is_other(11, false), "every mark of this state is on record");
+        assert!(!is_other(910, true), "an earlier state may have sent it");
+        assert!(is_other(911, true));
+    }
+
+    #[test]
+    fn another_writer_does_not_go_with_the_store() {
+        let writer = Some("dlc1 is of another".to_owned());
+        let state =
+            PlaceState { other_writer: writer.clone(), owner_seen: true, ..Default::default() };
+        let after = state.after_reload();
+        assert_eq!((after.other_writer, after.owner_seen), (writer, false));
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Supervisor {
         );
         let mut book = Book::new(owner, clock.now(), config.targets.clone());
         let state_error = |source| RunError::State { folder: folder.clone(), source };
-        stored::take_report(&store, &report).await.map_err(state_error)?;
+        stored::take_report(&store, &report, &mut book).await.map_err(state_error)?;
         let log = stored::load(&store, &mut book).await.map_err(state_error)?;
         let sequence = store.sequence().await.map_err(StateError::Store).map_err(state_error)?;
         let lines = Lines { messages: inbox, requests: door, stop };

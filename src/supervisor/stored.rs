@@ -129,6 +129,7 @@ async fn all<T: serde::de::DeserializeOwned>(
 pub(super) async fn load(store: &Handle, book: &mut Book) -> Result<Log, StateError> {
     let mut log = Log::default();
     book.new_store = store.get(records::NEW_STORE).await?.is_some();
+    book.began_new |= book.new_store;
     for job in all::<Job>(store, records::JOBS).await? {
         book.jobs.insert(job.key.clone(), job);
     }
@@ -158,9 +159,22 @@ pub(super) async fn load(store: &Handle, book: &mut Book) -> Result<Log, StateEr
     Ok(log)
 }
 
+/// What a person does about a state that was copied.
+const CLAIM: &str = "once no daemon runs on the original any more, stop this one and say so with \
+    `spotkeeper state claim`";
+
 /// Logs what opening the store had to do. Notes a state that may lack something as a new one; says
 /// whether it is complete.
-pub(super) async fn take_report(store: &Handle, report: &OpenReport) -> Result<bool, StateError> {
+pub(super) async fn take_report(
+    store: &Handle,
+    report: &OpenReport,
+    book: &mut Book,
+) -> Result<bool, StateError> {
+    book.moved = report.moved.as_ref().map(|moved| {
+        let why = format!("this state may be in use elsewhere: {}; {CLAIM}", moved.why);
+        tracing::error!(%why, "nothing is submitted");
+        why
+    });
     for act in &report.acts {
         if act.is_alarm() {
             tracing::error!(%act, "opening the store");
@@ -168,9 +182,10 @@ pub(super) async fn take_report(store: &Handle, report: &OpenReport) -> Result<b
             tracing::info!(%act, "opening the store");
         }
     }
-    match report.fresh {
-        Fresh::Complete => Ok(true),
-        Fresh::New | Fresh::DataMissing => {
+    // The original may have sent what this copy does not know.
+    match (report.fresh, &report.moved) {
+        (Fresh::Complete, None) => Ok(true),
+        (Fresh::Complete, Some(_)) | (Fresh::New | Fresh::DataMissing, _) => {
             note_new(store).await?;
             Ok(false)
         }

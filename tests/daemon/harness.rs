@@ -184,11 +184,16 @@ total_steps = {steps}
 
     /// The command that starts a daemon in this world.
     pub(crate) fn command(&self) -> Command {
-        let log = OpenOptions::new().create(true).append(true).open(self.path("daemon.log"));
+        self.command_by("spotkeeper.toml", "daemon.log")
+    }
+
+    /// The command that starts a daemon with another daemon file, and where it logs.
+    pub(crate) fn command_by(&self, daemon_file: &str, log: &str) -> Command {
+        let log = OpenOptions::new().create(true).append(true).open(self.path(log));
         let mut command = Command::new(BIN);
         command
             .args(["run", "--config"])
-            .arg(self.path("spotkeeper.toml"))
+            .arg(self.path(daemon_file))
             .env("ALIBABA_CLOUD_ACCESS_KEY_ID", self.key.0)
             .env("ALIBABA_CLOUD_ACCESS_KEY_SECRET", self.key.1)
             .env_remove("STATE_DIRECTORY")

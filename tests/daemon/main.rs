@@ -11,6 +11,7 @@
 )]
 
 mod canaries;
+mod copies;
 mod crash;
 mod demo;
 mod evidence;

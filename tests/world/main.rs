@@ -16,5 +16,6 @@ mod config;
 mod core_model;
 mod core_rules;
 mod schema;
+mod state;
 mod store;
 mod store_simulated;
