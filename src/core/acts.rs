@@ -5,6 +5,7 @@
 
 use super::event::Word;
 use super::job::{Progress, Recovery, StopWhy, Wanted};
+use super::lost;
 use super::step::{Act, Draft, ask_stops};
 use super::verdict::Cause;
 use crate::model::ids::AttemptNo;
@@ -51,6 +52,7 @@ pub(super) fn on_act(draft: &mut Draft<'_>, act: Act) {
 }
 
 fn on_retry(draft: &mut Draft<'_>) {
+    lost::lose_all_missing(draft);
     let next = &mut draft.next;
     if next.result.is_none() && next.block.is_none() {
         // A copy that was deleted is never seen ended: a person's word has to do.

@@ -84,6 +84,7 @@ impl Tally {
             | Cause::NeverStarted
             | Cause::StoppedUnexplained
             | Cause::TimeLimit
+            | Cause::Lost
             | Cause::Unexplained => self.errors = self.errors.saturating_add_signed(by),
             Cause::Succeeded
             | Cause::EndedEarly
@@ -174,7 +175,36 @@ pub enum AttemptState {
         /// A look for a newer checkpoint than its own, due after a restart in place.
         #[serde(default, skip_serializing_if = "Recheck::is_not_due")]
         recheck: Recheck,
+        /// Whether the cloud still knows it.
+        #[serde(default, skip_serializing_if = "Missing::is_no")]
+        missing: Missing,
     },
+}
+
+/// Whether the cloud has ceased to know an attempt that was seen there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Missing {
+    /// It is known there, or was not looked for.
+    #[default]
+    No,
+    /// Neither list nor GetJob knows it.
+    Since {
+        /// Since when, in this process.
+        since: BootTime,
+        /// Complete passes in a row, by the same keys, that lack it.
+        passes: u32,
+    },
+    /// For so long that it may be lost.
+    Long {
+        /// Since when, in this process.
+        since: BootTime,
+    },
+}
+
+impl Missing {
+    fn is_no(&self) -> bool {
+        *self == Self::No
+    }
 }
 
 /// A look for a checkpoint newer than the resume point of an attempt that was restarted in place.

@@ -18,6 +18,7 @@ mod acts;
 pub mod event;
 pub mod identity;
 pub mod job;
+mod lost;
 pub mod phase;
 mod recheck;
 pub mod retry;

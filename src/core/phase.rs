@@ -2,6 +2,7 @@
 
 use super::job::{AttemptState, Job, OutcomeKind, Recovery, Wanted};
 use super::submit::Hold;
+use super::verdict::Cause;
 use crate::model::cloud::Status;
 use crate::model::time::Now;
 use serde::{Deserialize, Serialize};
@@ -74,6 +75,9 @@ pub fn phase(job: &Job, holds: &[Hold], now: Now) -> Phase {
     }
     if job.wanted == Wanted::Hold {
         return Phase::Paused;
+    }
+    if job.unjudged.as_ref().is_some_and(|ended| ended.verdict.cause == Cause::Lost) {
+        return Phase::Lost;
     }
     match &job.recovery {
         Recovery::Waiting { until, .. } if *until > now.boot => Phase::Backoff,

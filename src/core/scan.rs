@@ -234,6 +234,7 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
         | Cause::TimeLimit
         | Cause::NeverCreated
         | Cause::Fenced
+        | Cause::Lost
         | Cause::Unexplained => {}
     }
     if progress {

@@ -3,8 +3,8 @@
 use super::event::Word;
 use super::identity::{Proof, prove};
 use super::job::{
-    Attempt, AttemptState, BlockKind, EndedAttempt, OutcomeKind, Recheck, Recovery, StopWhy,
-    kept_word,
+    Attempt, AttemptState, BlockKind, EndedAttempt, Missing, OutcomeKind, Recheck, Recovery,
+    StopWhy, kept_word,
 };
 use super::retry;
 use super::runs::{self, Ran};
@@ -135,6 +135,7 @@ pub(super) fn go_live(draft: &mut Draft<'_>, at: usize, id: CloudId, status: Sta
         restarts: 0,
         runs: runs::Runs::default(),
         recheck: Recheck::NotDue,
+        missing: Missing::No,
     };
     ask_stops(draft);
 }
@@ -148,7 +149,12 @@ pub(super) fn on_seen_open(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
             note_copy(draft, cloud, no, "its mark belongs to another job");
             return;
         }
-        AttemptState::Live { .. } => {}
+        AttemptState::Live { missing, .. } => {
+            if *missing != Missing::No {
+                let text = format!("{} is known to DLC again", cloud.id);
+                draft.say(Some(no), Word::Returned, text);
+            }
+        }
         AttemptState::Intended | AttemptState::Unknown { .. } => {
             let proof = prove(
                 cloud,
@@ -170,6 +176,9 @@ pub(super) fn on_seen_open(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
             );
             go_live(draft, at, cloud.id.clone(), Status::Creating);
         }
+    }
+    if let AttemptState::Live { missing, .. } = &mut draft.next.open[at].state {
+        *missing = Missing::No;
     }
     runs::note(draft, at, cloud);
     if cloud.status.is_end() {
@@ -282,6 +291,7 @@ fn tell_end(
         | Cause::TimeLimit
         | Cause::NeverCreated
         | Cause::Fenced
+        | Cause::Lost
         | Cause::Unexplained => Word::Ended,
     };
     draft.say_with(

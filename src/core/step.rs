@@ -2,13 +2,13 @@
 
 use super::event::{Event, Word};
 use super::job::{
-    Attempt, AttemptState, BlockKind, EndedAttempt, Job, Outcome, OutcomeKind, Recheck, Recovery,
-    Source, Start, Wanted, kept,
+    Attempt, AttemptState, BlockKind, EndedAttempt, Job, Missing, Outcome, OutcomeKind, Recheck,
+    Recovery, Source, Start, Wanted, kept,
 };
 use super::submit::{Gate, may_submit};
 use super::terms::Terms;
 use super::verdict::LogEnd;
-use super::{acts, recheck, scan, seen, sighting};
+use super::{acts, lost, recheck, scan, seen, sighting};
 use crate::model::checkpoint::Look;
 use crate::model::cloud::{CloudJob, Pod, SendOutcome};
 use crate::model::ids::{AttemptNo, CloudId, Digest, Mark};
@@ -112,6 +112,13 @@ pub enum Input {
         past: Past,
         /// Where it was seen.
         place: Place,
+    },
+    /// A complete pass did not show an attempt that was there, and GetJob says that there is none.
+    Missing {
+        /// Its id.
+        id: CloudId,
+        /// Whether the same keys asked as in the pass before.
+        same_caller: bool,
     },
     /// A pass over ListJobs is through; what it showed came before as `Seen`.
     Swept(Pass),
@@ -254,6 +261,7 @@ pub fn step(job: &Job, given: &Given<'_>, input: Input) -> Result<Step, Impossib
             let sighting = sighting::Sighting { mark, cloud: *cloud, place };
             sighting::on_seen(&mut draft, &sighting, &past);
         }
+        Input::Missing { id, same_caller } => lost::on_missing(&mut draft, &id, same_caller),
         Input::Swept(pass) => seen::on_swept(&mut draft, &pass),
         Input::Looked(look) => scan::on_looked(&mut draft, look),
         Input::Logs { ended, pods } => seen::on_logs(&mut draft, *ended, &pods),
@@ -288,12 +296,20 @@ fn on_started(draft: &mut Draft<'_>) {
                 *passes = 0;
             }
             // The answer to a look that an earlier process asked for never comes.
-            AttemptState::Live { recheck, .. } => match *recheck {
-                Recheck::Due { tries, .. } | Recheck::Asked { tries } => {
-                    *recheck = Recheck::Due { tries, at: boot };
+            AttemptState::Live { recheck, missing, .. } => {
+                match missing {
+                    Missing::Since { .. } | Missing::Long { .. } => {
+                        *missing = Missing::Since { since: boot, passes: 0 };
+                    }
+                    Missing::No => {}
                 }
-                Recheck::NotDue => {}
-            },
+                match *recheck {
+                    Recheck::Due { tries, .. } | Recheck::Asked { tries } => {
+                        *recheck = Recheck::Due { tries, at: boot };
+                    }
+                    Recheck::NotDue => {}
+                }
+            }
         }
     }
     draft.next.recovery = match draft.next.recovery {

@@ -37,6 +37,8 @@ pub enum Cause {
     NeverCreated,
     /// Its launcher found a later attempt in the fence and ended before the command ran.
     Fenced,
+    /// The cloud does not know it any more: nobody saw how it ended.
+    Lost,
     /// Killed or failed, and nothing says by what.
     Unexplained,
 }
@@ -56,6 +58,7 @@ impl Cause {
             Self::TimeLimit => "time_limit",
             Self::NeverCreated => "never_created",
             Self::Fenced => "fenced",
+            Self::Lost => "lost",
             Self::Unexplained => "unexplained",
         }
     }
@@ -392,6 +395,7 @@ pub fn amend(verdict: &Verdict, pods: &[LogEnd]) -> Option<Verdict> {
         | Cause::StoppedUnexplained
         | Cause::TimeLimit
         | Cause::NeverCreated
+        | Cause::Lost
         | Cause::Fenced => return None,
     }
     if pods.contains(&LogEnd::Fenced) {
@@ -446,6 +450,7 @@ pub fn with_fence(verdict: Verdict) -> Verdict {
         | Cause::StoppedUnexplained
         | Cause::TimeLimit
         | Cause::NeverCreated
+        | Cause::Lost
         | Cause::Fenced => verdict,
     }
 }
@@ -457,6 +462,22 @@ fn fenced(verdict: &Verdict, rule: &str) -> Verdict {
     fenced.rule = rule.to_owned();
     fenced.look.told = Told::FromOutside;
     fenced
+}
+
+/// The verdict on an attempt that the cloud does not know any more.
+pub(super) fn lost(why: &str, ran: Duration) -> Verdict {
+    Verdict {
+        cause: Cause::Lost,
+        evidence: vec![kept(why)],
+        rule: "lost".to_owned(),
+        look: EndLook {
+            ran: ran > Duration::ZERO,
+            exits: Vec::new(),
+            duration: ran,
+            told: Told::Nothing,
+            hopeless: false,
+        },
+    }
 }
 
 /// The verdict on an attempt whose CreateJob created nothing.

@@ -3,25 +3,29 @@
 
 use super::book::Homeless;
 use super::driver::Driver;
+use super::outages::Fault;
 use super::place::PlaceState;
 use super::work::{Known, OnRecord, Swept, Work};
 use crate::core::identity::mark_of;
 use crate::core::job::{AttemptState, Wanted};
 use crate::core::step::{Input, Pass, Past};
 use crate::model::cloud::CloudJob;
-use crate::model::ids::{JobKey, Mark};
+use crate::model::error::Class;
+use crate::model::ids::{CloudId, JobKey, Mark};
 use crate::model::spec::Place;
 use crate::model::time::WallTime;
 use std::time::Duration;
 use tokio::sync::watch;
 
+/// What does not work while every open attempt seems to be gone.
+const VANISHED: &str = "open attempts";
 /// Cloud jobs of ours without a job on record that are remembered.
 const HOMELESS_LIMIT: usize = 10_000;
 
 impl Driver {
     /// Turns a pass into inputs: what was seen first, then that the pass is through.
     pub(super) fn take_pass(&mut self, swept: Swept) {
-        let Swept { pass, jobs, owner_seen } = swept;
+        let Swept { pass, jobs, missing, owner_seen } = swept;
         let acceptance = self.book.acceptance(&pass.place);
         let started = self.started_wall();
         let state = self.book.places.entry(pass.place.clone()).or_default();
@@ -49,6 +53,7 @@ impl Driver {
             self.remember_copy(&mark, &cloud, &pass.place);
             self.see(key, cloud, pass.place.clone());
         }
+        self.take_missing(&pass, missing);
         let concerned = self.book.jobs.values().filter(|job| {
             job.open.iter().any(|attempt| {
                 attempt.place == pass.place
@@ -61,6 +66,29 @@ impl Driver {
             self.pending.push_back(Work::Input(key, Input::Swept(pass.clone())));
         }
         self.pending.push_back(Work::Passed(pass));
+    }
+
+    /// Attempts that DLC does not know any more. Several that vanish at one time, and none that is
+    /// left, are no proof of anything: whoever answers may see another workspace.
+    fn take_missing(&mut self, pass: &Pass, missing: Vec<CloudId>) {
+        if !pass.complete {
+            return;
+        }
+        let at_place =
+            self.book.jobs.values().flat_map(|job| job.open.iter().map(move |a| (job, a)));
+        let here = at_place.filter(|(_, attempt)| attempt.place == pass.place);
+        let here: Vec<(JobKey, CloudId)> =
+            here.filter_map(|(job, a)| Some((job.key.clone(), a.id()?.clone()))).collect();
+        if missing.len() > 1 && here.iter().all(|(_, id)| missing.contains(id)) {
+            let why = format!("all {} open attempts vanished at one time", missing.len());
+            self.effects.fails(&pass.place, VANISHED, Fault::words(Class::Operator, why));
+            return;
+        }
+        self.effects.outages.end(&pass.place, VANISHED);
+        for (key, id) in here.into_iter().filter(|(_, id)| missing.contains(id)) {
+            let input = Input::Missing { id, same_caller: pass.same_caller };
+            self.pending.push_back(Work::Input(key, input));
+        }
     }
 
     /// Another daemon submits with our owner: from now on this one submits nothing there, and
@@ -211,6 +239,7 @@ impl Driver {
             {
                 let record = OnRecord { status, restarts: *restarts, began: runs.began() };
                 known.open.insert(id.clone(), record);
+                known.attempts.insert(id.clone());
             }
         }
         for Homeless { cloud, .. } in self.book.homeless.values().filter(|h| h.place == *place) {

@@ -11,11 +11,13 @@ use crate::dlc::client::Dlc;
 use crate::dlc::list::ListFilter;
 use crate::model::cloud::CloudJob;
 use crate::model::error::Class;
-use crate::model::ids::Owner;
+use crate::model::ids::{CloudId, Owner};
 use crate::model::spec::Place;
 use crate::model::time::{Now, WallTime};
+use crate::openapi::kind::Kind;
 use crate::service::crash;
 use futures_util::{FutureExt as _, StreamExt as _};
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +79,7 @@ impl Sweeper {
                 self.effects.fails(&place, LIST_JOBS.action, fault);
                 let pass =
                     Pass { place, started, complete: false, same_caller: true, server: None };
-                Swept { pass, jobs: Vec::new(), owner_seen: false }
+                Swept { pass, jobs: Vec::new(), missing: Vec::new(), owner_seen: false }
             });
             if swept.pass.complete {
                 self.lookback.first_done = true;
@@ -106,6 +108,7 @@ impl Sweeper {
                 server: None,
             },
             jobs: Vec::new(),
+            missing: Vec::new(),
             owner_seen: false,
         };
         let client = match self.effects.client(&self.place) {
@@ -142,11 +145,34 @@ impl Sweeper {
                 let ours = answer.value.jobs.into_iter();
                 let ours: Vec<_> = ours.filter(|job| mark_of(job, &self.owner).is_some()).collect();
                 swept.owner_seen = !ours.is_empty();
+                let shown: BTreeSet<CloudId> = ours.iter().map(|job| job.id.clone()).collect();
                 let changed = ours.into_iter().filter(|job| has_news(&known, job));
                 swept.jobs = self.in_full(&client, changed.collect()).await;
+                if swept.pass.complete {
+                    let unseen = known.attempts.difference(&shown).cloned().collect();
+                    self.look_for(&client, unseen, &mut swept).await;
+                }
             }
         }
         swept
+    }
+
+    /// Asks for attempts that a complete list lacks, one by one.
+    async fn look_for(&self, client: &Dlc, unseen: Vec<CloudId>, swept: &mut Swept) {
+        let answers = futures_util::stream::iter(unseen).map(|id| async move {
+            let turn = self.effects.turns.take(GET_JOB, &self.place).await;
+            let answer = client.get_job(&id, turn.wall()).await;
+            self.effects.learn(&turn, &answer);
+            (id, answer)
+        });
+        let answers: Vec<_> = answers.buffered(DETAILS_LIMIT).collect().await;
+        for (id, answer) in answers {
+            match answer {
+                Ok(answer) => swept.jobs.push(answer.value),
+                Err(error) if error.kind() == Kind::NotFound => swept.missing.push(id),
+                Err(error) => tracing::debug!(%id, error = %chain(&error), "GetJob failed"),
+            }
+        }
     }
 
     /// Fetches each job in full; a row stands for itself where that fails.

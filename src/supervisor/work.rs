@@ -36,6 +36,8 @@ pub(super) struct Swept {
     pub(super) pass: Pass,
     /// The jobs that carry our owner and are new or changed, oldest first.
     pub(super) jobs: Vec<CloudJob>,
+    /// Open attempts that a complete pass lacks and that GetJob says do not exist.
+    pub(super) missing: Vec<CloudId>,
     /// Whether any job of our owner was there at all.
     pub(super) owner_seen: bool,
 }
@@ -73,6 +75,8 @@ pub(super) struct OnRecord {
 pub(super) struct Known {
     /// Open attempts.
     pub(super) open: BTreeMap<CloudId, OnRecord>,
+    /// Ids of open attempts alone: each is to be found in every pass.
+    pub(super) attempts: BTreeSet<CloudId>,
     /// Ended attempts.
     pub(super) ended: BTreeSet<CloudId>,
     /// When the oldest attempt that may be open was decided.

@@ -10,6 +10,7 @@
     reason = "a test's failure is for people to read, and its waits are real time"
 )]
 
+mod blindness;
 mod canaries;
 mod copies;
 mod crash;

@@ -7,6 +7,7 @@ mod fenced;
 mod frozen;
 mod identity;
 mod looks;
+mod lost;
 mod outdated;
 mod persons;
 mod restarts;
