@@ -21,14 +21,6 @@ pub(super) fn kept(text: &str) -> String {
     cut.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Bytes of a status word that nobody knows that a record keeps.
-const WORD_LIMIT_BYTES: usize = 64;
-
-/// A status word that nobody knows as a record keeps it.
-pub(super) fn kept_word(word: &str) -> String {
-    kept(&word[..word.floor_char_boundary(WORD_LIMIT_BYTES)])
-}
-
 /// A job as the store keeps it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {

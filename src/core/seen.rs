@@ -4,7 +4,7 @@ use super::event::Word;
 use super::identity::{Proof, prove};
 use super::job::{
     Attempt, AttemptState, BlockKind, EndedAttempt, Missing, OutcomeKind, Recheck, Recovery,
-    StopWhy, kept_word,
+    StopWhy,
 };
 use super::retry;
 use super::runs::{self, Ran};
@@ -197,7 +197,7 @@ fn on_status(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
         return;
     };
     let note = if let Status::Other(word) = &cloud.status {
-        *odd = Some(kept_word(word));
+        *odd = Some(word.clone());
         " (a word spotkeeper does not know: still active)"
     } else {
         *odd = None;

@@ -38,8 +38,17 @@ pub enum Status {
     Failed,
     /// Ended by a stop.
     Stopped,
-    /// A word this program does not know.
+    /// A word this program does not know; one answer and the next cut it alike.
     Other(String),
+}
+
+/// Bytes of a status word that nobody knows that are kept: it goes into records as it is here.
+const WORD_LIMIT_BYTES: usize = 64;
+
+/// A word from outside, short and without control characters.
+fn bounded(word: &str) -> String {
+    let cut = &word[..word.floor_char_boundary(WORD_LIMIT_BYTES)];
+    cut.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 impl Status {
@@ -59,7 +68,7 @@ impl Status {
             "Succeeded" => Self::Succeeded,
             "Failed" => Self::Failed,
             "Stopped" => Self::Stopped,
-            other => Self::Other(other.to_owned()),
+            other => Self::Other(bounded(other)),
         }
     }
 
@@ -269,4 +278,18 @@ pub enum SendOutcome {
         /// Its id.
         id: CloudId,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_nobody_knows_is_short_and_the_same_each_time() {
+        let long = "é".repeat(5_000);
+        let word = Status::from_word(&long);
+        assert_eq!(word.word().len(), 64);
+        assert_eq!(word, Status::from_word(&(long + "more")));
+        assert_eq!(Status::from_word("a\u{7}b"), Status::Other("a b".to_owned()));
+    }
 }

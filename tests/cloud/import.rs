@@ -322,6 +322,35 @@ fn bids_and_checkpoints_are_recognised_only_where_nothing_else_can_be_meant() {
     }
 }
 
+/// Its headers would end up in the job file, and with them a signature or a token.
+#[test]
+fn a_whole_recorded_request_is_refused() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/dlc-golden");
+    let mut refused = 0;
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|end| end != "json") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a file");
+        let Ok(Value::Object(source)) = serde_json::from_str(&text) else { continue };
+        let (from, stem) = (path.display().to_string(), "x".to_owned());
+        let failure = job_text(Import {
+            source,
+            from,
+            stem,
+            name: None,
+            target: None,
+            daemon: None,
+            plain: Plain::References,
+        });
+        let failure = failure.expect_err("a request is no body").report();
+        assert!(failure.contains("give its body alone"), "{failure}");
+        refused += 1;
+    }
+    assert!(refused > 50, "{refused}");
+}
+
 #[test]
 fn the_target_is_that_of_the_workspace_or_is_asked_for() {
     let daemon = daemon();

@@ -144,6 +144,13 @@ pub(super) async fn import(args: &ImportArgs, console: &mut Console<'_>) -> Resu
     Ok(if accepted(&done.diagnostics) { Exit::Done } else { Exit::ConfigNotValid })
 }
 
+/// Whether a recording of a request was given for its body: no field of CreateJob has these names.
+fn is_request(source: &Map<String, Value>) -> bool {
+    source.keys().any(|key| {
+        ["headers", "authorization"].iter().any(|header| key.eq_ignore_ascii_case(header))
+    })
+}
+
 type Read = (Map<String, Value>, String, String);
 
 fn from_file(path: &Path) -> Result<Read, Vec<Diagnostic>> {
@@ -271,6 +278,11 @@ fn choose(
 /// # Errors
 /// No target or name can be chosen.
 pub fn job_text(import: Import<'_>) -> Result<JobText, Failure> {
+    if is_request(&import.source) {
+        let why = "it is a whole HTTP request, with headers that may hold a signature or a token: give \
+                   its body alone";
+        return Err(Failure::Look(format!("{}: {why}", import.from)));
+    }
     let workspace = import.source.get("WorkspaceId").and_then(Value::as_str).map(str::to_owned);
     let target_name = choose(import.daemon, import.target.as_deref(), workspace.as_deref())?;
     let target = import.daemon.and_then(|daemon| daemon.targets.get(&target_name));

@@ -367,7 +367,7 @@ fn a_fresh_start_is_remembered_by_a_new_store() {
 fn an_accident_with_many_jobs_stays_within_the_record() {
     let mut desk = Desk::new();
     for no in 1..=60 {
-        let mut cloud = stranger(no, Status::Other("w".repeat(5000)));
+        let mut cloud = stranger(no, Status::from_word(&"w".repeat(5000)));
         cloud.stamp.resume_path = Some("\u{1}\"é".repeat(2000));
         desk.see(cloud);
     }
