@@ -68,6 +68,7 @@ mod tests {
             why: "all there".into(),
             size: 1,
             newest_object: None,
+            oldest_object: None,
         };
         let point = ResumePoint {
             path: "ck/iter_0000008".into(),

@@ -476,6 +476,7 @@ impl Scan<'_> {
             why,
             size: objects.iter().map(|object| object.size).sum(),
             newest_object: objects.iter().map(|object| object.modified).max(),
+            oldest_object: objects.iter().map(|object| object.modified).min(),
         }
     }
 }

@@ -67,8 +67,8 @@ fn on_retry(draft: &mut Draft<'_>) {
     // An end that went well is still to be judged; the others are forgiven.
     next.unjudged = next.unjudged.take().filter(|e| e.verdict.cause == Cause::Succeeded);
     next.wanted = Wanted::Run;
-    let Progress { best, best_step, ran, fresh_since, .. } = next.progress;
-    next.progress = Progress { best, best_step, ran, fresh_since, ..Default::default() };
+    let Progress { best, best_step, best_at, ran, fresh_since, .. } = next.progress;
+    next.progress = Progress { best, best_step, best_at, ran, fresh_since, ..Default::default() };
     next.recovery = Recovery::look();
     draft.say(None, Word::Operator, "retry: counts start anew, checkpoints are kept");
 }

@@ -3,6 +3,7 @@
 use super::runs::Runs;
 use super::terms::{ResumeTerms, Terms};
 use super::verdict::Verdict;
+use super::watch::Watch;
 use crate::model::checkpoint::{Position, ResumePoint};
 use crate::model::cloud::Status;
 use crate::model::ids::{AttemptNo, CloudId, Digest, JobKey, Mark, TargetName};
@@ -170,6 +171,9 @@ pub enum AttemptState {
         /// Whether the cloud still knows it.
         #[serde(default, skip_serializing_if = "Missing::is_no")]
         missing: Missing,
+        /// What was seen of its checkpoints while it runs.
+        #[serde(default, skip_serializing_if = "Watch::is_untouched")]
+        watch: Watch,
     },
 }
 
@@ -239,6 +243,14 @@ impl Attempt {
         match &self.state {
             AttemptState::Live { restarts, .. } => *restarts,
             AttemptState::Intended | AttemptState::Unknown { .. } => 0,
+        }
+    }
+
+    /// What was seen of its checkpoints while it ran.
+    pub fn watch(&self) -> Option<&Watch> {
+        match &self.state {
+            AttemptState::Live { watch, .. } => Some(watch),
+            AttemptState::Intended | AttemptState::Unknown { .. } => None,
         }
     }
 
@@ -359,6 +371,9 @@ pub struct Progress {
     pub best: Option<Position>,
     /// Step of the newest whole checkpoint, for people.
     pub best_step: Option<u64>,
+    /// When its newest object was written, as far as a listing told.
+    #[serde(default)]
+    pub best_at: Option<WallTime>,
     /// Running time of all attempts.
     pub ran: Duration,
     /// Running time since the last new whole checkpoint.

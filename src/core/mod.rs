@@ -15,6 +15,7 @@
 //! not come means "no", or that a word it does not know means anything.
 
 mod acts;
+pub mod advice;
 pub mod event;
 pub mod identity;
 pub mod job;
@@ -30,3 +31,4 @@ pub mod step;
 pub mod submit;
 pub mod terms;
 pub mod verdict;
+pub mod watch;

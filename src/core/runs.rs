@@ -186,6 +186,16 @@ impl Runs {
         }
     }
 
+    /// Running time so far, without the waits between runs as far as these are known. `first` is
+    /// when the first one began.
+    pub fn so_far(&self, first: Option<WallTime>, now: WallTime) -> Duration {
+        let present = match self.course {
+            Course::Ahead | Course::Running => self.since.or(first),
+            Course::Again => None,
+        };
+        self.before + present.map(|since| now.since(since)).unwrap_or_default()
+    }
+
     /// The latest beginning that the server has shown.
     pub fn began(&self) -> Option<WallTime> {
         self.began

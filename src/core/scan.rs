@@ -9,7 +9,8 @@ use super::recheck;
 use super::retry;
 use super::step::{ANSWER_DUE, Draft};
 use super::verdict::{Cause, Told};
-use crate::model::checkpoint::{Findings, Look, Pin, ResumePoint, Unfinished, Wholeness};
+use super::watch::Watch;
+use crate::model::checkpoint::{Findings, Look, Pin, Unfinished, Wholeness};
 use crate::model::spec::{CheckpointSpec, FirstStart, OnStopped};
 use crate::model::time::{WallTime, human};
 use std::time::Duration;
@@ -96,7 +97,7 @@ fn on_found(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: Findin
     }
     let Some(findings) = without_foreign(draft, checkpoint, findings) else { return };
     let goes_on = judge(draft, Some(&findings));
-    note_best(draft, findings.chosen.as_ref());
+    note_best(draft, &findings);
     if goes_on && draft.next.block.is_none() {
         choose(draft, checkpoint, &findings);
     }
@@ -170,11 +171,12 @@ fn without_foreign(
     Some(findings)
 }
 
-fn note_best(draft: &mut Draft<'_>, chosen: Option<&ResumePoint>) {
-    let Some(point) = chosen else { return };
+pub(super) fn note_best(draft: &mut Draft<'_>, findings: &Findings) {
+    let Some(point) = &findings.chosen else { return };
     if draft.next.progress.best.is_none_or(|best| point.position > best) {
         draft.next.progress.best = Some(point.position);
         draft.next.progress.best_step = point.step;
+        draft.next.progress.best_at = findings.chosen_candidate().and_then(|c| c.newest_object);
     }
 }
 
@@ -183,6 +185,8 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
     let Some(ended) = draft.next.unjudged.take() else { return true };
     let chosen = findings.and_then(|f| f.chosen.as_ref());
     let progress = match findings {
+        // One that was seen while it ran is known by now, and was new then.
+        Some(_) if ended.attempt.watch().is_some_and(Watch::made_progress) => true,
         Some(_) => chosen.is_some_and(|point| {
             Some(point.position) > draft.next.progress.best.max(ended.attempt.start.position())
         }),
@@ -244,7 +248,7 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
     count_end(draft, &ended)
 }
 
-fn reset_counts(draft: &mut Draft<'_>) {
+pub(super) fn reset_counts(draft: &mut Draft<'_>) {
     let progress = &mut draft.next.progress;
     progress.ran_since = Duration::ZERO;
     progress.ends = 0;
@@ -378,6 +382,7 @@ fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Finding
             draft.next.progress.fresh_since = Some(draft.given.now.wall);
             draft.next.progress.best = None;
             draft.next.progress.best_step = None;
+            draft.next.progress.best_at = None;
             Start::Fresh
         }
         (Some(point), _, _) if point.pin == Pin::TrackerRewrite => {

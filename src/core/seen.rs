@@ -13,6 +13,7 @@ use super::sighting::note_copy;
 use super::step::{Draft, Effect, Impossible, Pass, ask_stops};
 use super::terms;
 use super::verdict::{self, Cause, LogEnd, Told, Verdict};
+use super::watch::Watch;
 use crate::model::cloud::{CloudJob, SendOutcome, Status};
 use crate::model::ids::{AttemptNo, CloudId};
 use crate::model::time::{WallTime, human};
@@ -136,6 +137,7 @@ pub(super) fn go_live(draft: &mut Draft<'_>, at: usize, id: CloudId, status: Sta
         runs: runs::Runs::default(),
         recheck: Recheck::NotDue,
         missing: Missing::No,
+        watch: Watch::default(),
     };
     ask_stops(draft);
 }

@@ -8,7 +8,7 @@ use super::job::{
 use super::submit::{Gate, may_submit};
 use super::terms::Terms;
 use super::verdict::LogEnd;
-use super::{acts, lost, recheck, scan, seen, sighting};
+use super::{acts, lost, recheck, scan, seen, sighting, watch};
 use crate::model::checkpoint::Look;
 use crate::model::cloud::{CloudJob, Pod, SendOutcome};
 use crate::model::ids::{AttemptNo, CloudId, Digest, Mark};
@@ -122,8 +122,15 @@ pub enum Input {
     },
     /// A pass over ListJobs is through; what it showed came before as `Seen`.
     Swept(Pass),
-    /// The bucket was looked into.
+    /// The bucket was looked into, for what follows an end or a restart.
     Looked(Look),
+    /// The bucket was looked into to see how far a running attempt is.
+    Watched {
+        /// The attempt.
+        no: AttemptNo,
+        /// What came of it.
+        look: Look,
+    },
     /// The logs of an ended attempt were read.
     Logs {
         /// The attempt as recorded.
@@ -145,8 +152,10 @@ pub enum Effect {
         /// Its id.
         id: CloudId,
     },
-    /// Look into the bucket.
+    /// Look into the bucket, for what follows an end or a restart.
     Look,
+    /// Look into the bucket to see how far this running attempt is. Nothing waits for it.
+    Watch(AttemptNo),
     /// Read the logs of an ended attempt.
     Logs {
         /// The attempt as recorded.
@@ -264,6 +273,7 @@ pub fn step(job: &Job, given: &Given<'_>, input: Input) -> Result<Step, Impossib
         Input::Missing { id, same_caller } => lost::on_missing(&mut draft, &id, same_caller),
         Input::Swept(pass) => seen::on_swept(&mut draft, &pass),
         Input::Looked(look) => scan::on_looked(&mut draft, look),
+        Input::Watched { no, look } => watch::on_watched(&mut draft, no, &look),
         Input::Logs { ended, pods } => seen::on_logs(&mut draft, *ended, &pods),
     }
     let wake_at = if draft.next.spec == job.spec {
@@ -296,7 +306,8 @@ fn on_started(draft: &mut Draft<'_>) {
                 *passes = 0;
             }
             // The answer to a look that an earlier process asked for never comes.
-            AttemptState::Live { recheck, missing, .. } => {
+            AttemptState::Live { recheck, missing, watch, .. } => {
+                watch.forget_clock();
                 match missing {
                     Missing::Since { .. } | Missing::Long { .. } => {
                         *missing = Missing::Since { since: boot, passes: 0 };
@@ -359,6 +370,7 @@ pub(super) fn ask_stops(draft: &mut Draft<'_>) {
 /// Does what is due by itself.
 fn advance(draft: &mut Draft<'_>) {
     recheck::ask_if_due(draft);
+    watch::ask_if_due(draft);
     if !draft.next.open.is_empty() || draft.next.result.is_some() {
         return;
     }
@@ -473,6 +485,6 @@ fn wake_at(job: &Job, given: &Given<'_>) -> Option<BootTime> {
     } else {
         None
     };
-    let all = unknown.chain(recovery).chain(recheck::due_at(job));
+    let all = unknown.chain(recovery).chain(recheck::due_at(job)).chain(watch::due_at(job));
     all.filter(|at| *at > given.now.boot && *at != ANSWER_DUE).min()
 }

@@ -116,6 +116,8 @@ pub struct Candidate {
     pub size: u64,
     /// Last-modified time of its newest object, as far as they were listed.
     pub newest_object: Option<WallTime>,
+    /// Last-modified time of its oldest object, as far as they were listed.
+    pub oldest_object: Option<WallTime>,
 }
 
 /// How the trainer is brought to load exactly the chosen checkpoint.
@@ -181,6 +183,12 @@ pub struct Findings {
 }
 
 impl Findings {
+    /// The chosen one among the candidates.
+    pub fn chosen_candidate(&self) -> Option<&Candidate> {
+        let chosen = self.chosen.as_ref()?;
+        self.candidates.iter().find(|candidate| candidate.path == chosen.path)
+    }
+
     /// A checkpoint of which nobody can say from outside whether it is whole, where nothing was
     /// chosen: a reason to ask a person, never to start at zero.
     pub fn undecided(&self) -> Option<&Candidate> {

@@ -36,6 +36,15 @@ pub struct JobSpec {
     pub list_price_per_hour: Option<Money>,
 }
 
+impl JobSpec {
+    /// Whether it asks for spot machines, by `[spot]` or in the body itself.
+    pub fn asks_for_spot(&self) -> bool {
+        let roles = self.body.get("JobSpecs").and_then(serde_json::Value::as_array);
+        let is_set = |role: &serde_json::Value| role.get("SpotSpec").is_some_and(|s| !s.is_null());
+        self.spot.is_some() || roles.into_iter().flatten().any(is_set)
+    }
+}
+
 /// The most one is willing to pay for spot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bid {

@@ -40,6 +40,8 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 const OUTAGE_LASTS: Duration = Duration::from_mins(15);
 /// Looks into buckets under way at one time.
 const LOOKS_LIMIT: usize = 8;
+/// Looks at running attempts under way at one time, beside those: no end waits for one of them.
+const WATCHES_LIMIT: usize = 4;
 /// Pods of an ended attempt whose logs are read.
 const LOG_PODS_LIMIT: usize = 64;
 /// Lines asked for of one pod's log.
@@ -64,6 +66,7 @@ pub(super) struct Effects {
     interval: Duration,
     pub(super) driver: mpsc::Sender<Message>,
     looks: Arc<Semaphore>,
+    watches: Arc<Semaphore>,
     pub(super) turns: Turns,
     pub(super) outages: Outages,
     stops: Stops,
@@ -92,6 +95,7 @@ impl Effects {
             interval,
             driver,
             looks: Arc::new(Semaphore::new(LOOKS_LIMIT)),
+            watches: Arc::new(Semaphore::new(WATCHES_LIMIT)),
             turns,
             outages: Outages::lasting(OUTAGE_LASTS.max(interval * 3)),
             stops: Stops::default(),
@@ -184,6 +188,12 @@ impl Effects {
                 let spec = book.spec_of(job)?;
                 let place = book.targets.get(&spec.target).map(|t| t.place.clone());
                 Some(Box::pin(this.look_for(key, asked.look, spec, place)))
+            }
+            Effect::Watch(no) => {
+                let attempt = job.open.iter().find(|a| a.no == no)?;
+                let spec = book.specs.get(&attempt.spec).map(Arc::clone)?;
+                let place = attempt.place.clone();
+                Some(Box::pin(this.watch(key, no, spec, place)))
             }
             Effect::Logs { ended, pods } => {
                 let spec = book.specs.get(&ended.attempt.spec)?;
@@ -361,13 +371,26 @@ impl Effects {
     async fn look_for(self, key: JobKey, number: u64, spec: Arc<JobSpec>, place: Option<Place>) {
         let _permit = self.looks.acquire().await;
         let look = AssertUnwindSafe(self.look(&spec, place.as_ref())).catch_unwind().await;
-        let look = look.unwrap_or_else(|_| Look::CouldNotLook {
-            why: "reading it panicked; see the log".to_owned(),
-            needs_person: true,
-        });
+        let look = look.unwrap_or_else(|_| panicked());
         crash::point("looked");
         // A driver that is gone has nobody left to tell.
         drop(self.driver.send(Message::Looked(key, number, look)).await);
+    }
+
+    /// A look at a running attempt, where it writes its checkpoints. Nothing waits for it: a process
+    /// that has to end drops it.
+    async fn watch(self, key: JobKey, no: AttemptNo, spec: Arc<JobSpec>, place: Place) {
+        let mut going = self.sweeping.subscribe();
+        let look = async {
+            let _permit = self.watches.acquire().await;
+            AssertUnwindSafe(self.look(&spec, Some(&place))).catch_unwind().await
+        };
+        let look = tokio::select! {
+            biased;
+            _ = going.wait_for(|going| !going) => return,
+            look = look => look.unwrap_or_else(|_| panicked()),
+        };
+        self.tell(key, Input::Watched { no, look }).await;
     }
 
     /// One look into the bucket of a job.
@@ -402,6 +425,11 @@ impl Effects {
     }
 }
 
+fn panicked() -> Look {
+    let why = "reading it panicked; see the log".to_owned();
+    Look::CouldNotLook { why, needs_person: true }
+}
+
 /// There is no client of a place: its endpoint cannot be used, or TLS cannot start.
 pub(super) fn no_client(why: String) -> Fault {
     Fault::words(Class::Operator, why)
@@ -429,6 +457,9 @@ fn log_end(lines: &[String], no: AttemptNo) -> LogEnd {
 }
 
 #[cfg(test)]
+mod watched;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::spec::CredentialsRef;
@@ -438,19 +469,23 @@ mod tests {
         texts.iter().map(ToString::to_string).collect()
     }
 
+    pub(super) fn place() -> Place {
+        Place {
+            region: "r".into(),
+            workspace: "1".into(),
+            endpoint: "e".into(),
+            storage: None,
+            credentials: CredentialsRef::Environment,
+        }
+    }
+
     #[tokio::test]
     async fn a_create_that_waits_for_its_turn_is_given_up_when_the_process_has_to_end() {
         let (driver, _messages) = mpsc::channel(1);
         let owner = Owner::new("k3f9qz").expect("an owner");
         let (clock, keys, second) = (Clock::new(), Keychain::default(), Duration::from_secs(1));
         let effects = Effects::new(clock, owner, PathBuf::new(), keys, second, driver);
-        let place = Place {
-            region: "r".into(),
-            workspace: "1".into(),
-            endpoint: "e".into(),
-            storage: None,
-            credentials: CredentialsRef::Environment,
-        };
+        let place = place();
         let mut held = Vec::new();
         for _ in 0..UNDER_WAY_LIMIT {
             held.push(effects.turn_to_create(&place, second).await.expect("a turn"));

@@ -324,6 +324,16 @@ impl World {
                 };
                 self.at(self.now + delay, Coming::Input { process, input: Input::Looked(look) });
             }
+            Effect::Watch(no) => {
+                let look = if !self.calm() && self.rng.chance(15) {
+                    Look::CouldNotLook { why: "503".to_owned(), needs_person: false }
+                } else {
+                    Look::Done(self.findings())
+                };
+                let input = Input::Watched { no, look };
+                let delay = 50 + self.rng.below(20_000);
+                self.at(self.now + delay, Coming::Input { process, input });
+            }
             Effect::Logs { .. } => {}
             Effect::SweepSoon(_) => {
                 self.at(self.now + 500, Coming::Sweep { process, again: false });
@@ -533,6 +543,7 @@ impl World {
                 why: "as the model says".to_owned(),
                 size: 1,
                 newest_object: None,
+                oldest_object: None,
             })
             .collect();
         let chosen =

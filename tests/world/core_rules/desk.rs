@@ -339,6 +339,7 @@ pub(super) fn candidate(step: u64, wholeness: Wholeness) -> Candidate {
         why: "as the test says".to_owned(),
         size: 1,
         newest_object: None,
+        oldest_object: None,
     }
 }
 

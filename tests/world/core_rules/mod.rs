@@ -12,3 +12,4 @@ mod outdated;
 mod persons;
 mod restarts;
 mod verdicts;
+mod watch;
