@@ -56,21 +56,28 @@ fn agreed(args: &CancelArgs, rows: &[JobRow], console: &mut Console<'_>) -> Resu
     Ok(matches!(typed.to_lowercase().as_str(), "y" | "yes"))
 }
 
-/// `Cancel 3 jobs (2 running, the longest for 2h11m): a, b, c?`
+/// `Cancel 3 jobs (2 running, the longest for 2h11m, up to 14m of unsaved work): a, b, c?`
 pub fn question(rows: &[JobRow]) -> String {
     /// Names that are listed; more are counted.
     const NAMES_SHOWN: usize = 10;
-    let running = rows.iter().filter(|row| row.phase == "RUNNING").count();
+    let runs = |row: &&JobRow| matches!(row.phase.as_str(), "RUNNING" | "STALLED");
+    let running = rows.iter().filter(runs).count();
     let longest = rows.iter().filter_map(|row| row.up_s).max();
     let longest =
         longest.map_or(String::new(), |s| format!(", the longest for {}", seconds(Some(s))));
+    let at_risk = rows.iter().filter_map(|row| row.at_risk_s).max();
+    let at_risk =
+        at_risk.map_or(String::new(), |s| format!(", up to {} of unsaved work", seconds(Some(s))));
     let plural = if rows.len() == 1 { "" } else { "s" };
     let mut names: Vec<&str> = rows.iter().take(NAMES_SHOWN).map(|row| row.name.as_str()).collect();
     if rows.len() > NAMES_SHOWN {
         names.push("…");
     }
     let names = names.join(", ");
-    let text = format!("Cancel {} job{plural} ({running} running{longest}): {names}?", rows.len());
+    let text = format!(
+        "Cancel {} job{plural} ({running} running{longest}{at_risk}): {names}?",
+        rows.len()
+    );
     super::text::plain(&text).into_owned()
 }
 

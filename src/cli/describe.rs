@@ -79,6 +79,7 @@ pub fn render(job: &JobPage, width: Option<u16>, style: Style, moment: &Moment) 
         page.line("Up", &seconds(row.up_s));
     }
     page.line("Step", &step(row.step));
+    progress(&mut page, job);
     page.line(
         "Checkpoints",
         job.checkpoints.as_deref().unwrap_or("none: every end starts at zero"),
@@ -109,6 +110,25 @@ pub fn render(job: &JobPage, width: Option<u16>, style: Style, moment: &Moment) 
         }
     }
     page.text()
+}
+
+/// How it saves, and what an end would lose.
+fn progress(page: &mut Page, job: &JobPage) {
+    let (row, progress) = (&job.row, &job.progress);
+    if row.checkpoint_age_s.is_some() {
+        page.line("Saved", &format!("{} ago", seconds(row.checkpoint_age_s)));
+    }
+    if row.at_risk_s.is_some() {
+        page.line("At risk", &format!("{} of work", seconds(row.at_risk_s)));
+    }
+    let steps = |steps: Option<u64>| steps.map_or(String::new(), |n| format!(" ({n} steps)"));
+    let every = progress
+        .every_s
+        .map(|s| format!("a checkpoint every {}{}", seconds(Some(s)), steps(progress.every_steps)));
+    let pace = progress.steps_per_hour.map(|n| format!("{n} steps an hour"));
+    page.line("Pace", &[pace, every].into_iter().flatten().collect::<Vec<_>>().join("; "));
+    page.line("Not seen", &progress.note);
+    page.line("Advice", progress.advice.as_ref().map_or("", |advice| &advice.text));
 }
 
 fn cells<'v>(attempt: &'v AttemptView, moment: &Moment) -> Vec<Cow<'v, str>> {

@@ -16,19 +16,21 @@ const COLUMNS: &[Column] = &[
     Column { head: "STATE", widest: 0, goes: 0 },
     Column { head: "WHY", widest: WHY_COLUMNS, goes: 1 },
     Column { head: "STEP", widest: 0, goes: 2 },
-    Column { head: "TRY", widest: 0, goes: 3 },
-    Column { head: "UP", widest: 0, goes: 4 },
-    Column { head: "NEXT", widest: WHY_COLUMNS, goes: 5 },
-    Column { head: "RAN", widest: 0, goes: 6 },
-    Column { head: "RUN", widest: 0, goes: 7 },
-    Column { head: "TARGET", widest: 0, goes: 8 },
-    Column { head: "STATUS", widest: 0, goes: 9 },
-    Column { head: "SEEN", widest: 0, goes: 10 },
-    Column { head: "FILE", widest: 0, goes: 11 },
+    Column { head: "CKPT", widest: 0, goes: 3 },
+    Column { head: "TRY", widest: 0, goes: 4 },
+    Column { head: "UP", widest: 0, goes: 5 },
+    Column { head: "NEXT", widest: WHY_COLUMNS, goes: 6 },
+    Column { head: "RISK", widest: 0, goes: 7 },
+    Column { head: "RAN", widest: 0, goes: 8 },
+    Column { head: "RUN", widest: 0, goes: 9 },
+    Column { head: "TARGET", widest: 0, goes: 10 },
+    Column { head: "STATUS", widest: 0, goes: 11 },
+    Column { head: "SEEN", widest: 0, goes: 12 },
+    Column { head: "FILE", widest: 0, goes: 13 },
 ];
 
 /// How many of the columns the usual table has.
-const USUAL: usize = 7;
+const USUAL: usize = 8;
 
 /// Which columns are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,16 +103,22 @@ fn cells(row: &JobRow) -> Vec<Cow<'_, str>> {
         state(row),
         or_dash(&row.why),
         step(row.step).into(),
+        row.checkpoint_age_s.map_or("-".into(), ago),
         format!("{}+{}", row.releases, row.errors).into(),
         seconds(row.up_s).into(),
         or_dash(&row.next),
+        seconds(row.at_risk_s).into(),
         seconds(Some(row.ran_s)).into(),
         row.run.to_string().into(),
         or_dash(&row.target),
         row.vendor_status.as_deref().map_or("-".into(), or_dash),
-        row.last_look_s.map_or("never".into(), |s| format!("{} ago", seconds(Some(s))).into()),
+        row.last_look_s.map_or("never".into(), ago),
         if row.managed { "there".into() } else { "gone".into() },
     ]
+}
+
+fn ago(s: u64) -> Cow<'static, str> {
+    format!("{} ago", seconds(Some(s))).into()
 }
 
 /// Each line begins with the job's name, which is never cut: the phase is the word behind it.

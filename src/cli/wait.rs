@@ -91,6 +91,8 @@ pub fn progress(row: &JobRow, goal: &Goal) -> Progress {
     match goal {
         Goal::Ended if phase == "SUCCEEDED" => Progress::Reached,
         Goal::Phase(wanted) if phase == *wanted => Progress::Reached,
+        // It runs, only nothing moves.
+        Goal::Phase("RUNNING") if phase == "STALLED" => Progress::Reached,
         Goal::Ended | Goal::Phase(_) if is_over(row) => Progress::Missed,
         Goal::Ended | Goal::Phase(_) => Progress::Open,
     }
@@ -206,6 +208,8 @@ mod tests {
             why: String::new(),
             vendor_status: vendor_status.map(ToOwned::to_owned),
             step: None,
+            checkpoint_age_s: None,
+            at_risk_s: None,
             attempts: 1,
             releases: 0,
             errors: 0,
@@ -228,6 +232,8 @@ mod tests {
             ("FAILED", Goal::Ended, Progress::Missed),
             ("CANCELLED", Goal::Ended, Progress::Missed),
             ("RUNNING", phase("RUNNING"), Progress::Reached),
+            ("STALLED", phase("RUNNING"), Progress::Reached),
+            ("RUNNING", phase("STALLED"), Progress::Open),
             ("SUCCEEDED", phase("RUNNING"), Progress::Missed),
             ("CANCELLED", phase("CANCELLED"), Progress::Reached),
             ("WAITING", phase("CANCELLED"), Progress::Open),

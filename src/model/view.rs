@@ -22,6 +22,13 @@ pub struct JobRow {
     pub vendor_status: Option<String>,
     /// Step of the newest whole checkpoint.
     pub step: Option<u64>,
+    /// Seconds since that one was written; `null` if none was seen.
+    #[serde(default)]
+    pub checkpoint_age_s: Option<u64>,
+    /// Seconds of work that an end would lose now: since the present run saved last or began, as far
+    /// as was seen; `null` while nothing runs.
+    #[serde(default)]
+    pub at_risk_s: Option<u64>,
     /// Attempts known to have existed.
     pub attempts: u32,
     /// Of these, ended by a release.
@@ -52,12 +59,53 @@ pub struct JobPage {
     pub holds: Vec<String>,
     /// Checkpoint prefix, if the job has one.
     pub checkpoints: Option<String>,
+    /// How far it is, and how it saves.
+    #[serde(default)]
+    pub progress: ProgressView,
     /// Digest of the spec that the next attempt uses.
     pub spec: String,
     /// The attempts, newest first.
     pub attempts: Vec<AttemptView>,
     /// The last events, oldest first.
     pub events: Vec<EventView>,
+}
+
+/// How far a job is, as far as its checkpoints show from outside.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ProgressView {
+    /// Seconds since the last complete look at the running attempt.
+    pub looked_s: Option<u64>,
+    /// Why nothing can be said of the running attempt; empty if it can.
+    pub note: String,
+    /// Steps an hour of the run that goes on.
+    pub steps_per_hour: Option<u64>,
+    /// Usual time between two checkpoints, seconds, of the newest attempt that showed one.
+    pub every_s: Option<u64>,
+    /// The same in steps.
+    pub every_steps: Option<u64>,
+    /// How often to save, once enough is known.
+    pub advice: Option<AdviceView>,
+}
+
+/// How often a job should save, by Daly's formula.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AdviceView {
+    /// The advice in words.
+    pub text: String,
+    /// The best time between two checkpoints, seconds.
+    pub best_s: u64,
+    /// The same in steps, where they are known.
+    pub best_steps: Option<u64>,
+    /// What one checkpoint costs, seconds: an estimate from the times of its objects.
+    pub cost_s: u64,
+    /// Mean running time between two losses, seconds.
+    pub loss_every_s: u64,
+    /// Losses of the job so far: releases, and restarts in place.
+    pub losses: u32,
+    /// `seen`, or `assumed` where these are too few.
+    pub loss_source: String,
+    /// The share of the time that the best interval would save, 0 to 1.
+    pub saves: f64,
 }
 
 /// One attempt, open or ended.

@@ -2,7 +2,9 @@
 
 use super::body;
 use super::driver::Driver;
-use super::views::{checkpoint_for, ended_view, event_view, open_view, why_in_a_row};
+use super::views::{
+    checkpoint_for, ended_view, event_view, open_view, progress_view, why_in_a_row,
+};
 use super::work::Work;
 use crate::checkpoint::report;
 use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Recovery, Start, Wanted};
@@ -11,6 +13,7 @@ use crate::core::step::{Act, Given, Input};
 use crate::core::submit::{Hold, may_submit};
 use crate::core::terms::Terms;
 use crate::core::verdict::Cause;
+use crate::core::watch::at_risk;
 use crate::dlc::redact::hide_secrets;
 use crate::model::checkpoint::Look;
 use crate::model::cloud::Status;
@@ -219,9 +222,11 @@ impl Driver {
             phase: phase.word().to_owned(),
             stale: (stale || is_odd) && !job.is_over(),
             last_look_s: last_look.map(|age| age.as_secs()),
-            why: why_in_a_row(job, phase, &holds),
+            why: why_in_a_row(job, phase, &holds, now.wall),
             vendor_status: shown.map(|status| status.word().to_owned()),
             step: job.progress.best_step,
+            checkpoint_age_s: job.progress.best_at.map(|at| now.wall.since(at).as_secs()),
+            at_risk_s: open.and_then(|attempt| at_risk(attempt, now.wall)).map(|t| t.as_secs()),
             attempts: job.created,
             releases: job.tally.releases,
             errors: job.tally.errors,
@@ -278,14 +283,17 @@ impl Driver {
 
     fn page(&self, job: &Job) -> JobPage {
         let spec = self.book.spec_of(job);
-        let ended = self.book.ended.get(&job.key);
+        let ended = self.book.ended.get(&job.key).map_or(&[][..], Vec::as_slice);
+        let now = self.clock.now().wall;
+        let progress = progress_view(job, ended, spec.as_deref(), now);
         let open = job.open.iter().rev().map(open_view);
-        let ended = ended.into_iter().flatten().rev().map(ended_view);
+        let ended = ended.iter().rev().map(ended_view);
         JobPage {
             row: self.row(job),
             holds: self.shown_holds(job),
             checkpoints: spec
                 .and_then(|spec| spec.checkpoint.as_ref().map(|c| c.location.to_string())),
+            progress,
             spec: job.spec.0.clone(),
             attempts: open.chain(ended).collect(),
             events: self.log.last_of(&job.key, PAGE_EVENTS).iter().map(event_view).collect(),

@@ -1,12 +1,16 @@
 //! Records turned into what people see: rows, attempts, events, and the reasons in words.
 
+use crate::core::advice::{Advice, Mean, Source};
 use crate::core::event::Word;
 use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Start, StopWhy};
 use crate::core::phase::Phase;
 use crate::core::submit::Hold;
 use crate::core::verdict::{Cause, Verdict};
+use crate::core::watch::{Watch, ran_so_far};
 use crate::model::cloud::Status;
-use crate::model::view::{AttemptView, EventView, VerdictView};
+use crate::model::spec::JobSpec;
+use crate::model::time::WallTime;
+use crate::model::view::{AdviceView, AttemptView, EventView, ProgressView, VerdictView};
 use crate::store::records::StoredEvent;
 
 /// The last CHECKPOINT event; of an attempt, the last one before the next attempt was decided.
@@ -18,12 +22,16 @@ pub(super) fn checkpoint_for(no: Option<u32>, events: &[StoredEvent]) -> Option<
 }
 
 /// Why a job is in its phase, in one line; never empty but for RUNNING and SUCCEEDED.
-pub(super) fn why_in_a_row(job: &Job, phase: Phase, holds: &[Hold]) -> String {
+pub(super) fn why_in_a_row(job: &Job, phase: Phase, holds: &[Hold], now: WallTime) -> String {
     if let Some(why) = job.open.last().and_then(|attempt| why_of_status(attempt, phase)) {
         return why;
     }
     match phase {
-        Phase::Running | Phase::Succeeded => return String::new(),
+        Phase::Running | Phase::Stalled => {
+            let watch = job.open.last().and_then(Attempt::watch);
+            return watch.and_then(|watch| watch.warning(now)).unwrap_or_default();
+        }
+        Phase::Succeeded => return String::new(),
         Phase::Failed | Phase::Cancelled => {
             if let Some(result) = &job.result {
                 return result.why.clone();
@@ -47,14 +55,67 @@ pub(super) fn why_in_a_row(job: &Job, phase: Phase, holds: &[Hold]) -> String {
                 };
             }
         }
-        Phase::Pending
-        | Phase::Stalled
-        | Phase::Recovering
-        | Phase::Backoff
-        | Phase::Paused
-        | Phase::Lost => {}
+        Phase::Pending | Phase::Recovering | Phase::Backoff | Phase::Paused | Phase::Lost => {}
     }
     holds.first().map_or_else(|| "about to be submitted".to_owned(), ToString::to_string)
+}
+
+/// How far a job is and how it saves. `ended` are its ended attempts, oldest first.
+pub(super) fn progress_view(
+    job: &Job,
+    ended: &[EndedAttempt],
+    spec: Option<&JobSpec>,
+    now: WallTime,
+) -> ProgressView {
+    let running = job.open.last().filter(|attempt| is_running(attempt));
+    let watch = running.and_then(Attempt::watch);
+    let under_this_spec = |attempt: &&Attempt| attempt.spec == job.spec;
+    let attempts = job.open.iter().rev().chain(ended.iter().rev().map(|end| &end.attempt));
+    let rhythm = attempts
+        .filter(under_this_spec)
+        .find_map(|attempt| attempt.watch().and_then(Watch::rhythm));
+    let note = match running {
+        Some(attempt) if attempt.spec != job.spec => {
+            format!("not looked at: the job file changed after attempt {} was sent", attempt.no)
+        }
+        Some(_) | None => watch.map(Watch::fault).unwrap_or_default(),
+    };
+    let ran = job.progress.ran + running.map(|open| ran_so_far(open, now)).unwrap_or_default();
+    let losses = job.tally.releases.saturating_add(job.tally.restarts);
+    let is_spot = spec.is_some_and(JobSpec::asks_for_spot);
+    let advice = rhythm.and_then(|rhythm| {
+        let mean = Mean::of(losses, ran, is_spot)?;
+        Advice::on(rhythm.every, rhythm.steps, rhythm.took?, mean)
+    });
+    ProgressView {
+        looked_s: watch.and_then(Watch::looked).map(|at| now.since(at).as_secs()),
+        note,
+        steps_per_hour: watch.and_then(Watch::steps_per_hour),
+        every_s: rhythm.map(|rhythm| rhythm.every.as_secs()),
+        every_steps: rhythm.and_then(|rhythm| rhythm.steps),
+        advice: advice.map(advice_view),
+    }
+}
+
+fn is_running(attempt: &Attempt) -> bool {
+    matches!(&attempt.state, AttemptState::Live { status: Status::Running, .. })
+}
+
+fn advice_view(advice: Advice) -> AdviceView {
+    let (losses, loss_source) = match advice.mean.source {
+        Source::Seen(losses) => (losses, "seen"),
+        Source::Assumed(losses) => (losses, "assumed"),
+    };
+    AdviceView {
+        text: advice.to_string(),
+        best_s: advice.best.as_secs(),
+        best_steps: advice.best_steps,
+        cost_s: advice.cost.as_secs(),
+        loss_every_s: advice.mean.time.as_secs(),
+        losses,
+        loss_source: loss_source.to_owned(),
+        saves: (advice.saves * 1_000.0).round() / 1_000.0,
+    }
 }
 
 /// What the vendor's word says that the phase does not.
@@ -151,7 +212,6 @@ mod tests {
     use super::*;
     use crate::core::event::Event;
     use crate::model::ids::{JobKey, JobName, Run};
-    use crate::model::time::WallTime;
 
     #[test]
     fn an_attempt_is_explained_by_the_look_after_it_and_not_by_a_later_one() {

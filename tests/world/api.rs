@@ -69,6 +69,7 @@ fn respond(request: Request) {
             row,
             holds: Vec::new(),
             checkpoints: None,
+            progress: spotkeeper::model::view::ProgressView::default(),
             spec: "00".into(),
             attempts: Vec::new(),
             events: Vec::new(),

@@ -13,8 +13,8 @@ use spotkeeper::cli::ps::Detail;
 use spotkeeper::cli::{act, cancel, checkpoints, describe, events, ps, text, why};
 use spotkeeper::model::time::WallTime;
 use spotkeeper::model::view::{
-    ActReport, AttemptView, DaemonView, EventPage, EventView, JobPage, JobRow, TargetView,
-    VerdictView, WhyView,
+    ActReport, AdviceView, AttemptView, DaemonView, EventPage, EventView, JobPage, JobRow,
+    ProgressView, TargetView, VerdictView, WhyView,
 };
 use std::path::{Path, PathBuf};
 
@@ -42,6 +42,8 @@ pub(crate) fn row(name: &str, phase: &str) -> JobRow {
         why: String::new(),
         vendor_status: None,
         step: None,
+        checkpoint_age_s: None,
+        at_risk_s: None,
         attempts: 0,
         releases: 0,
         errors: 0,
@@ -58,6 +60,8 @@ fn rows() -> Vec<JobRow> {
     vec![
         JobRow {
             step: Some(12_449),
+            checkpoint_age_s: Some(240),
+            at_risk_s: Some(240),
             attempts: 4,
             releases: 3,
             up_s: Some(7_860),
@@ -78,6 +82,7 @@ fn rows() -> Vec<JobRow> {
         JobRow {
             why: "released 40s ago; 正在寻找最新的完整检查点，请稍候".into(),
             step: Some(31_000),
+            checkpoint_age_s: Some(400),
             attempts: 7,
             releases: 7,
             restarts: 2,
@@ -98,11 +103,14 @@ fn rows() -> Vec<JobRow> {
         JobRow {
             stale: true,
             last_look_s: Some(600),
+            why: "no new whole checkpoint for 1h35m, usually one every 30m".into(),
             step: Some(1_055_200),
+            checkpoint_age_s: Some(5_700),
+            at_risk_s: Some(5_700),
             attempts: 1,
             up_s: Some(34_800),
             vendor_status: Some("Running".into()),
-            ..row("moe-pre", "RUNNING")
+            ..row("moe-pre", "STALLED")
         },
     ]
 }
@@ -192,9 +200,32 @@ fn page() -> JobPage {
         row: rows().remove(2),
         holds: vec!["the bucket was not looked into".into()],
         checkpoints: Some("oss://bucket/team/run42".into()),
+        progress: ProgressView {
+            looked_s: Some(30),
+            note: "could not look for checkpoints (2 in a row): 503\x1b[2J".into(),
+            steps_per_hour: Some(1_500),
+            every_s: Some(2_400),
+            every_steps: Some(1_000),
+            advice: Some(advice()),
+        },
         spec: "0123456789abcdef0123456789abcdef".into(),
         attempts: attempts(),
         events: log(),
+    }
+}
+
+fn advice() -> AdviceView {
+    AdviceView {
+        text: "checkpoints every 40m, about 1m each; with losses every 2h06m (7 seen) the best \
+               interval is about 15m (380 steps): would save about 6 % of the time"
+            .into(),
+        best_s: 912,
+        best_steps: Some(380),
+        cost_s: 60,
+        loss_every_s: 7_560,
+        losses: 7,
+        loss_source: "seen".into(),
+        saves: 0.058,
     }
 }
 
@@ -263,7 +294,7 @@ fn colour_changes_nothing_but_the_phase() {
     let mut coloured = ps::render(&rows(), Detail::Usual, Some(120), Style::Colour);
     assert!(coloured.contains("\x1b[32mRUNNING\x1b[0m"));
     assert!(coloured.contains("\x1b[31mFAILED\x1b[0m"));
-    for code in ["\x1b[0m", "\x1b[31m", "\x1b[32m", "\x1b[34m", "\x1b[36m"] {
+    for code in ["\x1b[0m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[34m", "\x1b[36m"] {
         coloured = coloured.replace(code, "");
     }
     assert_eq!(coloured, plain);
@@ -290,7 +321,7 @@ fn no_job_one_job_and_a_thousand() {
 fn the_summary_counts_phases_and_says_what_was_not_seen() {
     assert_eq!(
         ps::summary(&rows()),
-        "5 jobs: 2 running, 1 failed, 1 recovering, 1 waiting; 1 not seen lately (!)"
+        "5 jobs: 1 failed, 1 recovering, 1 running, 1 stalled, 1 waiting; 1 not seen lately (!)"
     );
     assert_eq!(ps::summary(&rows()[..1]), "1 job: 1 running");
     assert_eq!(
@@ -362,7 +393,7 @@ fn done() -> Vec<ActReport> {
 fn the_question_before_a_cancel_says_what_is_lost() {
     assert_eq!(
         cancel::question(&rows()),
-        "Cancel 5 jobs (2 running, the longest for 9h40m): \
+        "Cancel 5 jobs (2 running, the longest for 9h40m, up to 1h35m of unsaved work): \
          llama8b-sft, qwen-dpo, vit-large, 训练-bert, moe-pre?"
     );
     assert_eq!(cancel::question(&rows()[1..2]), "Cancel 1 job (0 running): qwen-dpo?");

@@ -21,6 +21,7 @@ pub(crate) fn fits(schema: &Value, value: &Value, place: &str, wrong: &mut Vec<S
         "array" => value.is_array(),
         "string" => value.is_string(),
         "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
         "boolean" => value.is_boolean(),
         "null" => value.is_null(),
         other => panic!("a type that this check does not know: {other}"),
