@@ -81,9 +81,15 @@ pub async fn serve(
 /// All addresses, over one door.
 pub fn router(handle: Handle, waits: Waits) -> Router {
     let act_on = |verb: ActVerb| {
-        post(move |State(door): State<Door>, Path(name): Path<String>| async move {
-            act(&door, vec![name], verb).await
-        })
+        post(
+            move |State(door): State<Door>,
+                  Path(name): Path<String>,
+                  query: Result<Query<ActQuery>, QueryRejection>| async move {
+                let from = query?.0.from;
+                let verb = wire::verb_of(verb, from.as_deref()).map_err(Fault::bad)?;
+                act(&door, vec![name], verb).await
+            },
+        )
     };
     Router::new()
         .route("/api/v1/jobs", get(jobs))
@@ -265,11 +271,18 @@ async fn events(
     Ok(answer(&page.await??))
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ActQuery {
+    from: Option<String>,
+}
+
 async fn act_on_several(
     State(door): State<Door>,
     request: Result<Json<ActRequest>, JsonRejection>,
 ) -> Answer {
-    let ActRequest { names, verb } = request?.0;
+    let ActRequest { names, verb, from } = request?.0;
+    let verb = wire::verb_of(verb, from.as_deref()).map_err(Fault::bad)?;
     // To the driver an empty list means every job: nobody gets there by leaving something out.
     if names.is_empty() {
         return Err(Fault::bad("`names` is empty: name the jobs"));

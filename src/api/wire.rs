@@ -74,6 +74,35 @@ pub struct ActRequest {
     pub names: Vec<String>,
     /// What to do with them.
     pub verb: ActVerb,
+    /// With `retry`: the step to go on from, or `fresh`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+}
+
+impl ActRequest {
+    /// What asks for `verb` on the jobs `names`.
+    pub fn of(names: Vec<String>, verb: ActVerb) -> Self {
+        match verb {
+            ActVerb::RetryFrom(from) => {
+                Self { names, verb: ActVerb::Retry, from: Some(from.to_string()) }
+            }
+            ActVerb::Cancel | ActVerb::Pause | ActVerb::Resume | ActVerb::Retry => {
+                Self { names, verb, from: None }
+            }
+        }
+    }
+}
+
+/// The act that `verb` and `from` ask for together.
+///
+/// # Errors
+/// `from` with another verb than `retry`, or one that is neither a step nor `fresh`.
+pub fn verb_of(verb: ActVerb, from: Option<&str>) -> Result<ActVerb, String> {
+    match (verb, from) {
+        (verb, None) => Ok(verb),
+        (ActVerb::Retry, Some(from)) => from.parse().map(ActVerb::RetryFrom),
+        (verb, Some(_)) => Err(format!("`from` goes with `retry`, not with `{}`", verb.word())),
+    }
 }
 
 /// What an act answers.
@@ -131,6 +160,7 @@ pub fn code_of(refusal: &Refusal) -> Code {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::checkpoint::ResumeFrom;
 
     #[test]
     fn every_document_says_its_version() {
@@ -144,11 +174,24 @@ mod tests {
 
     #[test]
     fn an_act_is_read_as_it_is_documented_and_no_other_way() {
-        let read = |text| serde_json::from_str::<ActRequest>(text).ok();
+        let read = |text: &str| serde_json::from_str::<ActRequest>(text).ok();
         let act = read(r#"{"names":["a"],"verb":"cancel"}"#).expect("the documented form");
-        assert_eq!(act, ActRequest { names: vec!["a".into()], verb: ActVerb::Cancel });
+        assert_eq!(act, ActRequest::of(vec!["a".into()], ActVerb::Cancel));
         assert_eq!(read(r#"{"names":["a"],"verb":"Cancel"}"#), None);
         assert_eq!(read(r#"{"verb":"cancel"}"#), None);
         assert_eq!(read(r#"{"names":["a"],"verb":"cancel","all":true}"#), None);
+        assert_eq!(read(r#"{"names":["a"],"verb":"retry_from"}"#), None);
+        for (from, wanted) in [("900", ResumeFrom::Step(900)), ("fresh", ResumeFrom::Fresh)] {
+            let sent = ActRequest::of(vec!["a".into()], ActVerb::RetryFrom(wanted));
+            let text = serde_json::json!(sent).to_string();
+            assert_eq!(text, format!(r#"{{"from":"{from}","names":["a"],"verb":"retry"}}"#));
+            let act = read(&text).expect("what a client sends");
+            let verb = verb_of(act.verb, act.from.as_deref());
+            assert_eq!(verb, Ok(ActVerb::RetryFrom(wanted)));
+        }
+        assert!(verb_of(ActVerb::Pause, Some("900")).is_err());
+        for from in ["", "-1", "9e3", "Fresh", "99999999999999999999"] {
+            assert!(verb_of(ActVerb::Retry, Some(from)).is_err(), "{from}");
+        }
     }
 }

@@ -7,8 +7,8 @@ use super::store_folder::FolderStore;
 use super::store_s3::{AccessError, S3Store, StorageAccess};
 use super::walk::{FOLDERS_LIMIT, walk};
 use crate::model::checkpoint::{
-    CANDIDATES_LIMIT, Candidate, Findings, Location, Look, Position, ResumePoint, Scheme,
-    Unfinished, Wholeness,
+    CANDIDATES_LIMIT, Candidate, Findings, Location, Look, PassOver, Passed, PassedOver, Position,
+    ResumePoint, Scheme, Unfinished, Wholeness,
 };
 use crate::model::error::Class;
 use crate::model::spec::{CheckpointSpec, CustomLayout};
@@ -36,7 +36,7 @@ const LATE_RANK: Duration = Duration::from_secs(5);
 const LISTINGS_AT_ONCE: usize = 4;
 
 /// What is looked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScanOptions {
     /// `auto`, a format's word, or `custom`.
     pub format: String,
@@ -44,12 +44,15 @@ pub struct ScanOptions {
     pub custom: Option<CustomLayout>,
     /// Ranks that write, where known.
     pub ranks: Option<u32>,
+    /// What is not to be chosen, whole or not.
+    pub pass_over: PassOver,
 }
 
 impl ScanOptions {
-    /// What a job file asks for.
-    pub fn of(spec: &CheckpointSpec) -> Self {
-        Self { format: spec.format.clone(), custom: spec.custom.clone(), ranks: spec.ranks }
+    /// What a job file asks for, and what its record holds against checkpoints.
+    pub fn of(spec: &CheckpointSpec, pass_over: PassOver) -> Self {
+        let CheckpointSpec { format, custom, ranks, .. } = spec;
+        Self { format: format.clone(), custom: custom.clone(), ranks: *ranks, pass_over }
     }
 }
 
@@ -178,7 +181,7 @@ async fn find(
         // A folder that is a checkpoint and holds others as well is first of all a root.
         Some(format) if !has_children(&top, &shapes) => {
             let run = Run::of_itself(format.shape(), name);
-            let scan = Scan { objects, run, ranks: options.ranks, now, beside: SIBLINGS };
+            let scan = Scan { objects, run, options, now, beside: SIBLINGS };
             return scan.choose(format, None).await;
         }
         Some(_) | None => walk(objects, top, &shapes).await?,
@@ -191,7 +194,7 @@ async fn find(
         Ok(None) => return Ok(Findings::default()),
         Err(ambiguous) => return Ok(Findings { ambiguous, ..Findings::default() }),
     };
-    let mut scan = Scan { objects, run, ranks: options.ranks, now, beside: FEW_SIBLINGS };
+    let mut scan = Scan { objects, run, options, now, beside: FEW_SIBLINGS };
     let fitting = formats.iter().filter(|format| format.shape() == scan.run.shape);
     let fitting: Vec<&dyn Format> = fitting.copied().collect();
     let format_of = |newest: &[&Checkpoint]| {
@@ -302,7 +305,7 @@ impl Run {
 struct Scan<'a> {
     objects: &'a Objects,
     run: Run,
-    ranks: Option<u32>,
+    options: &'a ScanOptions,
     now: WallTime,
     /// Older candidates that are listed beside the one under test.
     beside: usize,
@@ -382,7 +385,7 @@ impl Scan<'_> {
             root: &self.run.roots[self.run.entries[at].root],
             checkpoint,
             siblings,
-            ranks: self.ranks,
+            ranks: self.options.ranks,
         }
     }
 
@@ -394,19 +397,28 @@ impl Scan<'_> {
     ) -> Result<Findings, LookError> {
         let mut findings =
             Findings { format: Some(format.word().to_owned()), ..Findings::default() };
+        let mut tested = 0;
         for at in 0..self.run.entries.len() {
+            let known = newest.take();
             if findings.chosen.is_some() {
                 let why = "older than the chosen one";
                 push(&mut findings, self.candidate(at, Wholeness::NotChecked, why.to_owned()));
                 continue;
             }
-            if at >= TESTED_LIMIT {
+            if tested >= TESTED_LIMIT {
                 return Err(LookError::TooManyTorn);
             }
             self.list_from(at).await?;
-            let entry = &self.run.entries[at];
+            let passed = self.passed(at);
+            if passed == Some(Passed::Earlier) {
+                self.pass_over(at, Passed::Earlier, &mut findings);
+                let why = Passed::Earlier.words();
+                push(&mut findings, self.candidate(at, Wholeness::NotChecked, why.to_owned()));
+                continue;
+            }
+            tested += 1;
             let Some(checkpoint) = self.run.listed.get(&at) else { continue };
-            let judged = match newest.take() {
+            let judged = match known {
                 Some(judgement) => Some(judgement),
                 None => self.judge(at, format).await?,
             };
@@ -422,34 +434,65 @@ impl Scan<'_> {
             };
             if let Some(later) = later {
                 why = format!("{why}; but {later} was written after it: it is of an earlier run");
+            } else if let (Wholeness::Whole, Some(passed)) = (wholeness, passed) {
+                why = format!("{why}; passed over: {}", passed.words());
+                self.pass_over(at, passed, &mut findings);
             } else if wholeness == Wholeness::Whole {
-                let position = match entry.position {
-                    Some(position) => Some(position),
-                    None => format.position(case).await?,
-                };
-                match position {
-                    Some(position) => {
-                        let way = format.resume(case).await?;
-                        if let Some(note) = way.note {
-                            why = format!("{why}; {note}");
-                        }
-                        findings.chosen = Some(ResumePoint {
-                            path: entry.path.clone(),
-                            root: case.root.path.clone(),
-                            step: Some(position.step),
-                            epoch: self.run.shape.has_epochs().then_some(position.epoch),
-                            position,
-                            format: format.word().to_owned(),
-                            argument: way.argument,
-                            pin: way.pin,
-                        });
-                    }
-                    None => why = format!("{why}; its name shows no step to resume from"),
-                }
+                let (point, note) = self.resume_point(at, format, case).await?;
+                why = format!("{why}{note}");
+                findings.chosen = point;
             }
             push(&mut findings, self.candidate(at, wholeness, why));
         }
         Ok(findings)
+    }
+
+    /// Why the entry at `at` is not wanted, whatever the tests say of it.
+    fn passed(&self, at: usize) -> Option<Passed> {
+        let entry = &self.run.entries[at];
+        let written = self.run.listed.get(&at)?.objects.iter().map(|object| object.modified).max();
+        let step = entry.position.map(|position| position.step);
+        self.options.pass_over.reason(&entry.path, step, written)
+    }
+
+    /// Notes that the entry at `at` is passed over.
+    fn pass_over(&self, at: usize, why: Passed, findings: &mut Findings) {
+        if findings.passed_over.len() < CANDIDATES_LIMIT {
+            let entry = &self.run.entries[at];
+            let step = entry.position.map(|position| position.step);
+            findings.passed_over.push(PassedOver { path: entry.path.clone(), step, why });
+        }
+    }
+
+    /// The whole checkpoint at `at` as a resume point, if it shows a step; and what a person should
+    /// know of it.
+    async fn resume_point(
+        &self,
+        at: usize,
+        format: &dyn Format,
+        case: Case<'_>,
+    ) -> Result<(Option<ResumePoint>, String), StoreError> {
+        let entry = &self.run.entries[at];
+        let position = match entry.position {
+            Some(position) => Some(position),
+            None => format.position(case).await?,
+        };
+        let Some(position) = position else {
+            return Ok((None, "; its name shows no step to resume from".to_owned()));
+        };
+        let way = format.resume(case).await?;
+        let note = way.note.map(|note| format!("; {note}")).unwrap_or_default();
+        let point = ResumePoint {
+            path: entry.path.clone(),
+            root: case.root.path.clone(),
+            step: Some(position.step),
+            epoch: self.run.shape.has_epochs().then_some(position.epoch),
+            position,
+            format: format.word().to_owned(),
+            argument: way.argument,
+            pin: way.pin,
+        };
+        Ok((Some(point), note))
     }
 
     /// Names of a shape that nothing here can test: all shown, nothing chosen.

@@ -4,16 +4,38 @@ use super::output::{Format, Style, as_json, coloured};
 use super::{Console, Exit, Failure};
 use crate::cli::client::Client;
 use crate::cli::text::plain;
+use crate::model::checkpoint::ResumeFrom;
 use crate::model::handle::ActVerb;
 use crate::model::view::ActReport;
 use std::fmt::Write as _;
 
-/// Arguments of `pause`, `resume` and `retry`.
+/// Arguments of `pause` and `resume`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ActArgs {
     /// The jobs
     #[arg(required = true, value_name = "JOB")]
     pub jobs: Vec<String>,
+}
+
+/// Arguments of `retry`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RetryArgs {
+    /// The jobs
+    #[arg(required = true, value_name = "JOB")]
+    pub jobs: Vec<String>,
+    /// Go on from this step of one job, though it be suspect, or from zero; what is newer is passed over
+    #[arg(long, value_name = "STEP|fresh")]
+    pub from: Option<ResumeFrom>,
+}
+
+/// Starts the named jobs again.
+pub async fn retry(args: &RetryArgs, console: &mut Console<'_>) -> Result<Exit, Failure> {
+    let verb = args.from.map_or(ActVerb::Retry, ActVerb::RetryFrom);
+    if args.from.is_some() && args.jobs.len() > 1 {
+        let why = "`--from` goes with one job: each has steps of its own";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    act(&ActArgs { jobs: args.jobs.clone() }, verb, console).await
 }
 
 /// Does `verb` to the named jobs.

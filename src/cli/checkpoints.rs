@@ -158,7 +158,7 @@ async fn look_below(args: &CheckpointsArgs, console: &Console<'_>) -> Result<Val
         Scheme::S3 | Scheme::Oss => Some(access(args, &place, console).await?),
     };
     let format = args.format.clone().unwrap_or_else(|| "auto".into());
-    let options = ScanOptions { format, custom: None, ranks: None };
+    let options = ScanOptions { format, custom: None, ranks: None, ..ScanOptions::default() };
     match look_at(&place, access.as_ref(), &options, console.moment.now).await {
         Look::Done(findings) => {
             report::json(&findings, None, &[]).map_err(|e| Failure::Look(e.to_string()))

@@ -109,7 +109,7 @@ impl Client {
         names: Vec<String>,
         verb: ActVerb,
     ) -> Result<Answer<ActDocument>, Failure> {
-        let body = serde_json::json!(ActRequest { names, verb }).to_string();
+        let body = serde_json::json!(ActRequest::of(names, verb)).to_string();
         let request = self
             .http
             .request(Method::POST, address(&["act"], &[]))

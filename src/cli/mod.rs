@@ -118,7 +118,7 @@ pub enum Verb {
     /// Go on with paused jobs
     Resume(act::ActArgs),
     /// Start jobs again that are blocked or ended
-    Retry(act::ActArgs),
+    Retry(act::RetryArgs),
     /// Wait for jobs to end, or to reach a phase
     Wait(wait::WaitArgs),
     /// Check daemon file and job files
@@ -295,7 +295,7 @@ fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<ExitCode, Failure> 
         Verb::Cancel(args) => block_on(cancel::cancel(&args, console)),
         Verb::Pause(args) => block_on(act::act(&args, ActVerb::Pause, console)),
         Verb::Resume(args) => block_on(act::act(&args, ActVerb::Resume, console)),
-        Verb::Retry(args) => block_on(act::act(&args, ActVerb::Retry, console)),
+        Verb::Retry(args) => block_on(act::retry(&args, console)),
         Verb::Wait(args) => block_on(wait::wait(&args, console)),
         Verb::Check(args) => {
             let form = match console.format {

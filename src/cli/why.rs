@@ -4,7 +4,7 @@ use super::describe::from;
 use super::output::{Format, Moment, Page, Style, as_json, coloured, seconds};
 use super::{Console, Exit, Failure};
 use crate::cli::text::plain;
-use crate::model::view::{AttemptView, WhyView};
+use crate::model::view::{AttemptView, SuspectView, WhyView};
 use serde_json::Value;
 
 /// Arguments of `why`.
@@ -42,6 +42,10 @@ pub fn render(why: &WhyView, style: Style, moment: &Moment) -> String {
         }
     }
     checkpoint(&mut page, &why.checkpoint);
+    page.list(
+        "Suspect",
+        why.suspects.iter().map(suspect).collect::<Vec<_>>().iter().map(String::as_str),
+    );
     let row = &why.row;
     let reason = if row.why.is_empty() { String::new() } else { format!(": {}", plain(&row.why)) };
     page.raw("Now", &format!("{}{reason}", coloured(&plain(&row.phase), style)));
@@ -93,6 +97,13 @@ fn attempt(page: &mut Page, attempt: &AttemptView, moment: &Moment) {
     if attempt.restarts > 0 {
         page.line("  restarts", &format!("{} by the platform, in place", attempt.restarts));
     }
+}
+
+fn suspect(suspect: &SuspectView) -> String {
+    let step = suspect.step.map_or(String::new(), |step| format!("step {step} "));
+    let attempts: Vec<String> = suspect.attempts.iter().map(ToString::to_string).collect();
+    let (path, attempts) = (plain(&suspect.path), attempts.join(", "));
+    format!("{step}({path}): attempts {attempts} died on it; `retry` clears it")
 }
 
 /// What the last look into the bucket chose and refused: the data of the CHECKPOINT event.

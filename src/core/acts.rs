@@ -4,11 +4,14 @@
 //! anything by itself.
 
 use super::event::Word;
-use super::job::{Progress, Recovery, StopWhy, Wanted};
+use super::job::{AskedFrom, BlockKind, Job, Progress, Recovery, StopWhy, Wanted};
 use super::lost;
 use super::step::{Act, Draft, ask_stops};
+use super::suspects::Suspicion;
 use super::verdict::Cause;
+use crate::model::checkpoint::ResumeFrom;
 use crate::model::ids::AttemptNo;
+use crate::model::spec::JobSpec;
 
 pub(super) fn on_act(draft: &mut Draft<'_>, act: Act) {
     match act {
@@ -48,7 +51,49 @@ pub(super) fn on_act(draft: &mut Draft<'_>, act: Act) {
             }
         }
         Act::Retry => on_retry(draft),
+        Act::RetryFrom(from) => on_retry_from(draft, from),
     }
+}
+
+/// Why `retry --from` changes nothing now, if it does not.
+pub fn cannot_retry_from(job: &Job, spec: &JobSpec) -> Option<String> {
+    if spec.checkpoint.is_none() {
+        return Some(format!("job `{}` has no [checkpoint]", job.key.name));
+    }
+    let no = job.open.first()?.no;
+    Some(format!(
+        "attempt {no} is not seen ended, and starts where it does: `cancel` it, then `retry --from`"
+    ))
+}
+
+/// From now on what was there before is passed over, but for what is asked for.
+fn on_retry_from(draft: &mut Draft<'_>, from: ResumeFrom) {
+    if let Some(why) = cannot_retry_from(&draft.next, draft.given.spec) {
+        draft.say(None, Word::Operator, format!("retry --from {from}: nothing is done: {why}"));
+        return;
+    }
+    let now = draft.given.now.wall;
+    let next = &mut draft.next;
+    let (asked, fresh_since) = match from {
+        ResumeFrom::Step(step) => (Some(AskedFrom { step, at: now }), None),
+        ResumeFrom::Fresh => (None, Some(now)),
+    };
+    next.result = None;
+    next.block = None;
+    next.unjudged = None;
+    next.wanted = Wanted::Run;
+    next.progress = Progress { ran: next.progress.ran, asked, fresh_since, ..Default::default() };
+    next.recovery = Recovery::look();
+    let text = match from {
+        ResumeFrom::Step(step) => format!(
+            "retry from step {step}: counts start anew; other checkpoints that are there are passed over"
+        ),
+        ResumeFrom::Fresh => {
+            "retry from zero: counts start anew; checkpoints that are there are passed over"
+                .to_owned()
+        }
+    };
+    draft.say(None, Word::Operator, text);
 }
 
 fn on_retry(draft: &mut Draft<'_>) {
@@ -60,15 +105,35 @@ fn on_retry(draft: &mut Draft<'_>) {
             next.copies.clear();
             draft.say(None, Word::Operator, "retry: copies seen so far are not waited for");
         }
+        forget_suspects(draft);
         return;
     }
     next.result = None;
-    next.block = None;
+    let block = next.block.take();
+    let could_not = block.is_some_and(|block| block.kind == BlockKind::AskedForMissing);
     // An end that went well is still to be judged; the others are forgiven.
     next.unjudged = next.unjudged.take().filter(|e| e.verdict.cause == Cause::Succeeded);
     next.wanted = Wanted::Run;
     let Progress { best, best_step, best_at, ran, fresh_since, .. } = next.progress;
-    next.progress = Progress { best, best_step, best_at, ran, fresh_since, ..Default::default() };
+    let asked = next.progress.asked.filter(|_| !could_not);
+    next.progress =
+        Progress { best, best_step, best_at, ran, fresh_since, asked, ..Default::default() };
     next.recovery = Recovery::look();
     draft.say(None, Word::Operator, "retry: counts start anew, checkpoints are kept");
+}
+
+/// A person holds nothing against checkpoints: the next look chooses among all.
+fn forget_suspects(draft: &mut Draft<'_>) {
+    if draft.next.progress.suspicion.is_none() {
+        return;
+    }
+    draft.next.progress.suspicion = Suspicion::default();
+    draft.say(None, Word::Operator, "retry: no checkpoint is suspect any more");
+    match draft.next.recovery {
+        // A look that is under way may pass one over.
+        Recovery::Look { .. } | Recovery::Settling { .. } | Recovery::Ready { .. } => {
+            draft.next.recovery = Recovery::look();
+        }
+        Recovery::Waiting { .. } => {}
+    }
 }

@@ -1,10 +1,12 @@
 //! The record of a job: everything that a decision needs, and nothing else.
 
+use super::overlap::{Overlap, Span};
 use super::runs::Runs;
+use super::suspects::Suspicion;
 use super::terms::{ResumeTerms, Terms};
 use super::verdict::Verdict;
 use super::watch::Watch;
-use crate::model::checkpoint::{Position, ResumePoint};
+use crate::model::checkpoint::{Earlier, PassOver, Position, ResumePoint};
 use crate::model::cloud::Status;
 use crate::model::ids::{AttemptNo, CloudId, Digest, JobKey, Mark, TargetName};
 use crate::model::spec::{Bid, Place};
@@ -51,6 +53,12 @@ pub struct Job {
     pub block: Option<Block>,
     /// Jobs that carry a mark of ours but are not proved ours, and are not seen ended.
     pub copies: Vec<CloudId>,
+    /// Times in which two attempts of it ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overlaps: Vec<Overlap>,
+    /// When the attempt ran that ended last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<Span>,
     /// How it ended, once it did.
     pub result: Option<Outcome>,
 }
@@ -194,7 +202,21 @@ pub enum Missing {
     Long {
         /// Since when, in this process.
         since: BootTime,
+        /// The look whether its checkpoint prefix stands still.
+        look: StillLook,
     },
+}
+
+/// A look whether the checkpoint prefix of a missing attempt stands still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StillLook {
+    /// To be asked for.
+    Due {
+        /// Not before this.
+        at: BootTime,
+    },
+    /// This process has asked for it.
+    Asked,
 }
 
 impl Missing {
@@ -396,6 +418,21 @@ pub struct Progress {
     pub fresh_since: Option<WallTime>,
     /// Where the last attempt started that ended well but too early.
     pub early: Option<EarlyEnd>,
+    /// What is held against checkpoints.
+    #[serde(default, skip_serializing_if = "Suspicion::is_none")]
+    pub suspicion: Suspicion,
+    /// The step that a person asked to go on from, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<AskedFrom>,
+}
+
+/// A start that a person asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedFrom {
+    /// The step.
+    pub step: u64,
+    /// When: other checkpoints that were there before are passed over.
+    pub at: WallTime,
 }
 
 /// An exit 0 that was not believed.
@@ -430,6 +467,10 @@ pub enum BlockKind {
     FirstStartRefused,
     /// No argument makes the trainer load the chosen checkpoint.
     TrackerRewrite,
+    /// All whole checkpoints were written while two attempts ran.
+    OverlappedCheckpoints,
+    /// The step that a person asked for is not there, or not whole.
+    AskedForMissing,
     /// The bucket cannot be looked into until somebody mends something.
     CannotLook,
     /// It never ran, three times, for a reason that does not pass.
@@ -480,6 +521,8 @@ impl Job {
             progress: Progress::default(),
             block: None,
             copies: Vec::new(),
+            overlaps: Vec::new(),
+            last_run: None,
             result: None,
         }
     }
@@ -489,6 +532,18 @@ impl Job {
     pub fn holds_lease(&self) -> bool {
         self.next_attempt > 1
             && (self.result.is_none() || !self.open.is_empty() || !self.copies.is_empty())
+    }
+
+    /// What a look into the bucket does not choose.
+    pub fn pass_over(&self) -> PassOver {
+        let Progress { asked, fresh_since, suspicion, .. } = &self.progress;
+        let asked = asked.map(|asked| Earlier { before: asked.at, but_step: Some(asked.step) });
+        let fresh = fresh_since.map(|before| Earlier { before, but_step: None });
+        PassOver {
+            suspects: suspicion.passed_over(),
+            overlaps: self.overlaps.iter().map(|overlap| overlap.with_margin()).collect(),
+            earlier: asked.or(fresh),
+        }
     }
 
     /// Whether nothing more will ever be done for it by itself.

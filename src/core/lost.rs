@@ -9,15 +9,24 @@
 //! caller does not even pass those on: that is blindness.
 
 use super::event::Word;
-use super::job::{Attempt, AttemptState, EndedAttempt, Missing, Recovery, StopWhy, Wanted};
-use super::step::Draft;
+use super::job::{
+    Attempt, AttemptState, EndedAttempt, Job, Missing, Recovery, StillLook, StopWhy, Wanted,
+};
+use super::overlap;
+use super::step::{Draft, Effect};
 use super::verdict;
-use crate::model::ids::CloudId;
-use crate::model::time::human;
+use super::watch::Watch;
+use crate::model::checkpoint::{Findings, Look};
+use crate::model::ids::{AttemptNo, CloudId};
+use crate::model::time::{BootTime, WallTime, human};
 use std::time::Duration;
 
 /// For so long it is in neither list nor GetJob, and its checkpoint prefix stands still.
 pub(super) const LOST_AFTER: Duration = Duration::from_secs(15 * 60);
+/// Usual intervals between its checkpoints for which the prefix has to stand still, where known.
+const STILL_INTERVALS: u32 = 3;
+/// Time to the next look where one says nothing.
+const LOOK_AGAIN: Duration = Duration::from_secs(5 * 60);
 /// Complete passes in a row that lack it, at least.
 const LOST_PASSES: u32 = 3;
 
@@ -43,7 +52,7 @@ pub(super) fn on_missing(draft: &mut Draft<'_>, id: &CloudId, same_caller: bool)
                 *missing = Missing::Since { since, passes };
                 return;
             }
-            *missing = Missing::Long { since };
+            *missing = Missing::Long { since, look: StillLook::Due { at: now } };
             let text =
                 format!("{id} is gone from DLC; if it does not run any more, `retry` goes on");
             draft.say(Some(no), Word::Alarm, text);
@@ -59,6 +68,73 @@ fn lose_where_nothing_follows(draft: &mut Draft<'_>, at: usize) {
     if nothing_follows || draft.next.open[at].stop == Some(StopWhy::Twin) {
         lose(draft, at, "nothing is submitted after it");
     }
+}
+
+/// Asks whether the prefix of a missing attempt stands still.
+pub(super) fn ask_if_due(draft: &mut Draft<'_>) {
+    let now = draft.given.now.boot;
+    if draft.given.spec.checkpoint.is_none() || draft.given.gate.stopping {
+        return;
+    }
+    for attempt in draft.next.open.iter_mut().filter(|a| a.spec == draft.next.spec) {
+        if let Some(look) = still_look(attempt)
+            && matches!(look, StillLook::Due { at } if *at <= now)
+        {
+            *look = StillLook::Asked;
+            draft.effects.push(Effect::Watch(attempt.no));
+        }
+    }
+}
+
+/// When the next of these looks is due.
+pub(super) fn due_at(job: &Job) -> Option<BootTime> {
+    let due = job.open.iter().filter_map(|attempt| match attempt.state {
+        AttemptState::Live {
+            missing: Missing::Long { look: StillLook::Due { at }, .. }, ..
+        } => Some(at),
+        AttemptState::Live { .. } | AttemptState::Intended | AttemptState::Unknown { .. } => None,
+    });
+    due.min()
+}
+
+fn still_look(attempt: &mut Attempt) -> Option<&mut StillLook> {
+    match &mut attempt.state {
+        AttemptState::Live { missing: Missing::Long { look, .. }, .. } => Some(look),
+        AttemptState::Live { .. } | AttemptState::Intended | AttemptState::Unknown { .. } => None,
+    }
+}
+
+/// Takes a look at attempt `no`, if it was asked for here.
+pub(super) fn takes_look(draft: &mut Draft<'_>, no: AttemptNo, look: &Look) -> bool {
+    let (now, wall) = (draft.given.now.boot, draft.given.now.wall);
+    let Some(at) = draft.next.open.iter().position(|attempt| attempt.no == no) else {
+        return false;
+    };
+    let attempt = &mut draft.next.open[at];
+    let rhythm = attempt.watch().and_then(Watch::rhythm);
+    let Some(asked) = still_look(attempt).filter(|look| **look == StillLook::Asked) else {
+        return false;
+    };
+    let still_for = rhythm.map_or(LOST_AFTER, |r| LOST_AFTER.max(r.every * STILL_INTERVALS));
+    let written = match look {
+        Look::Done(findings) => newest_object(findings, wall),
+        Look::CouldNotLook { .. } => None,
+    };
+    match written.map(|written| wall.since(written)) {
+        Some(age) if age >= still_for => {
+            let why = format!("its newest checkpoint was written {} ago", human(age));
+            lose(draft, at, &why);
+        }
+        Some(age) => *asked = StillLook::Due { at: now.plus(still_for.saturating_sub(age)) },
+        // Where nothing was ever written nothing can be seen to stand still.
+        None => *asked = StillLook::Due { at: now.plus(LOOK_AGAIN) },
+    }
+    true
+}
+
+fn newest_object(findings: &Findings, now: WallTime) -> Option<WallTime> {
+    let uploading = findings.unfinished.as_ref().map(|one| now.minus(one.youngest_age));
+    findings.candidates.iter().filter_map(|one| one.newest_object).chain(uploading).max()
 }
 
 /// A person says `retry`: what has been missing for long is lost.
@@ -81,8 +157,13 @@ pub(super) fn lose(draft: &mut Draft<'_>, at: usize, why: &str) {
     draft.say(Some(no), Word::Lost, text.clone());
     draft.say(Some(no), Word::Alarm, format!("attempt {no} is lost: nobody saw how it ended"));
     let twin = attempt.stop == Some(StopWhy::Twin);
+    let began = match &attempt.state {
+        AttemptState::Live { running, .. } => *running,
+        AttemptState::Intended | AttemptState::Unknown { .. } => None,
+    };
     let verdict = verdict::lost(&text, ran);
     let ended = EndedAttempt { attempt, id, ended: draft.given.now.wall, ran, verdict };
+    overlap::note_end(draft, &ended, began);
     draft.next.tally.count(ended.verdict.cause, 1);
     draft.next.progress.ran += ran;
     draft.next.progress.ran_since += ran;
@@ -98,9 +179,7 @@ fn ran_at_least(draft: &Draft<'_>, attempt: &Attempt) -> Duration {
     let now = draft.given.now;
     match &attempt.state {
         AttemptState::Live {
-            running: Some(running),
-            missing: Missing::Since { since, .. },
-            ..
+            running: Some(running), missing: Missing::Long { since, .. }, ..
         } => now.wall.minus(now.boot.since(*since)).since(*running),
         AttemptState::Live { .. } | AttemptState::Intended | AttemptState::Unknown { .. } => {
             Duration::ZERO

@@ -14,12 +14,13 @@
 //! What it must not do: believe that a stop that was asked for is an end, that an answer that did
 //! not come means "no", or that a word it does not know means anything.
 
-mod acts;
+pub mod acts;
 pub mod advice;
 pub mod event;
 pub mod identity;
 pub mod job;
 mod lost;
+pub mod overlap;
 pub mod phase;
 mod recheck;
 pub mod retry;
@@ -29,6 +30,7 @@ pub mod seen;
 mod sighting;
 pub mod step;
 pub mod submit;
+pub mod suspects;
 pub mod terms;
 pub mod verdict;
 pub mod watch;

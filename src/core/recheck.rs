@@ -11,9 +11,10 @@
 use super::event::Word;
 use super::job::{Attempt, AttemptState, Job, Recheck, Recovery, Start, StopWhy, Wanted, kept};
 use super::retry;
+use super::scan::cannot_load;
 use super::step::{Draft, Effect, ask_stops};
 use super::submit::may_submit;
-use crate::model::checkpoint::{Findings, Look, Pin, ResumePoint};
+use crate::model::checkpoint::{Findings, Look, ResumePoint};
 use crate::model::cloud::Status;
 use crate::model::time::BootTime;
 use std::time::Duration;
@@ -170,7 +171,7 @@ fn newer(draft: &Draft<'_>, findings: &Findings) -> Newer {
         let is_its_own = written.zip(run).is_some_and(|(written, began)| written >= began);
         let fresh_since = draft.next.progress.fresh_since;
         let is_foreign = written.zip(fresh_since).is_some_and(|(written, since)| written < since);
-        let is_loadable = chosen.pin != Pin::TrackerRewrite;
+        let is_loadable = cannot_load(draft, findings, chosen).is_none();
         return if is_its_own || is_foreign || !is_loadable {
             Newer::None
         } else {

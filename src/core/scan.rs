@@ -8,9 +8,13 @@ use super::job::{
 use super::recheck;
 use super::retry;
 use super::step::{ANSWER_DUE, Draft};
+use super::suspects;
+use super::terms::{ResumeTerms, resume_terms};
 use super::verdict::{Cause, Told};
 use super::watch::Watch;
-use crate::model::checkpoint::{Findings, Look, Pin, Unfinished, Wholeness};
+use crate::model::checkpoint::{
+    Findings, Look, Passed, Pin, Position, ResumePoint, Unfinished, Wholeness,
+};
 use crate::model::spec::{CheckpointSpec, FirstStart, OnStopped};
 use crate::model::time::{WallTime, human};
 use std::time::Duration;
@@ -18,7 +22,7 @@ use std::time::Duration;
 /// Running time that counts as progress where no checkpoint can tell.
 const PROGRESS_WITHOUT_CHECKPOINTS: Duration = Duration::from_secs(30 * 60);
 /// An exit 0 this soon after UserCommand began is not believed by itself.
-const TOO_SOON: Duration = Duration::from_secs(60);
+pub(super) const TOO_SOON: Duration = Duration::from_secs(60);
 /// Looks in a row that only a person can mend, until the job says so.
 const BLIND_LOOKS_LIMIT: u32 = 3;
 /// Attempts in a row that never ran, for a reason that does not pass, until a person is asked.
@@ -95,6 +99,10 @@ fn on_found(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: Findin
     {
         return;
     }
+    if let Some(point) = findings.chosen.as_ref().filter(|p| is_passed_over(draft, &findings, p)) {
+        let why = format!("the look began before {} was passed over", kept(&point.path));
+        return on_blind(draft, &why, false);
+    }
     let Some(findings) = without_foreign(draft, checkpoint, findings) else { return };
     let goes_on = judge(draft, Some(&findings));
     note_best(draft, &findings);
@@ -141,6 +149,18 @@ fn still_settling(
     true
 }
 
+/// Whether what a look chose is by now passed over.
+fn is_passed_over(draft: &Draft<'_>, findings: &Findings, point: &ResumePoint) -> bool {
+    let candidate = findings.candidates.iter().find(|candidate| candidate.path == point.path);
+    let written = candidate.and_then(|candidate| candidate.newest_object);
+    match draft.next.pass_over().reason(&point.path, point.step, written) {
+        Some(Passed::Suspect | Passed::Overlap) => true,
+        // What was there before a fresh start is told apart below.
+        Some(Passed::Earlier) => draft.next.progress.asked.is_some(),
+        None => false,
+    }
+}
+
 /// After a `first_start = "fresh"`, whole checkpoints that were there before are another run's.
 /// They may hide this run's: `None`, and a person has to move them, where the job has run since.
 fn without_foreign(
@@ -174,6 +194,7 @@ fn without_foreign(
 pub(super) fn note_best(draft: &mut Draft<'_>, findings: &Findings) {
     let Some(point) = &findings.chosen else { return };
     if draft.next.progress.best.is_none_or(|best| point.position > best) {
+        suspects::clear_before(draft, point);
         draft.next.progress.best = Some(point.position);
         draft.next.progress.best_step = point.step;
         draft.next.progress.best_at = findings.chosen_candidate().and_then(|c| c.newest_object);
@@ -187,9 +208,7 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
     let progress = match findings {
         // One that was seen while it ran is known by now, and was new then.
         Some(_) if ended.attempt.watch().is_some_and(Watch::made_progress) => true,
-        Some(_) => chosen.is_some_and(|point| {
-            Some(point.position) > draft.next.progress.best.max(ended.attempt.start.position())
-        }),
+        Some(_) => chosen.is_some_and(|point| Some(point.position) > baseline(draft, &ended)),
         // What the runs before a restart in place did was done anew by the last one.
         None => ended.verdict.look.duration >= PROGRESS_WITHOUT_CHECKPOINTS,
     };
@@ -202,7 +221,7 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
             draft.say(
                 Some(ended.attempt.no),
                 Word::Alarm,
-                "exit 0 twice from one resume point, short of total_steps: taken as success",
+                "exit 0 twice from one resume point, too early: taken as success",
             );
             draft.finish(OutcomeKind::Succeeded, "it ended with 0 twice from one resume point");
             return false;
@@ -243,9 +262,23 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
     }
     if progress {
         reset_counts(draft);
+        if let Some(point) = chosen {
+            suspects::clear_before(draft, point);
+        }
         return true;
     }
+    if let Some(findings) = findings {
+        suspects::note_end(draft, &ended, findings);
+    }
     count_end(draft, &ended)
+}
+
+/// Where a checkpoint must stand to be progress. After a step back the newest one of all is not
+/// chosen unless it is written anew.
+fn baseline(draft: &Draft<'_>, ended: &EndedAttempt) -> Option<Position> {
+    let start = ended.attempt.start.position();
+    let progress = &draft.next.progress;
+    if progress.suspicion.marked().is_empty() { progress.best.max(start) } else { start }
 }
 
 pub(super) fn reset_counts(draft: &mut Draft<'_>) {
@@ -314,10 +347,12 @@ fn count_end(draft: &mut Draft<'_>, ended: &EndedAttempt) -> bool {
     false
 }
 
-/// Whether an exit 0 is too early to be believed. Without `[progress]` it never is.
+/// Whether an exit 0 is too early to be believed. Where no checkpoint can tell, it never is.
 fn is_early(draft: &Draft<'_>, ended: &EndedAttempt, findings: Option<&Findings>) -> bool {
-    let (Some(total), Some(findings)) = (draft.given.spec.total_steps, findings) else {
-        return false;
+    let Some(findings) = findings else { return false };
+    let Some(total) = draft.given.spec.total_steps else {
+        let look = &ended.verdict.look;
+        return look.ran && look.duration < TOO_SOON && !has_moved(ended, findings);
     };
     let weights_only = findings
         .candidates
@@ -338,6 +373,17 @@ fn is_early(draft: &Draft<'_>, ended: &EndedAttempt, findings: Option<&Findings>
         || ended.verdict.look.duration < TOO_SOON
 }
 
+/// Whether there is a checkpoint, be it weights only, that stands after an attempt's start.
+fn has_moved(ended: &EndedAttempt, findings: &Findings) -> bool {
+    let weights_only = findings
+        .candidates
+        .iter()
+        .filter(|candidate| candidate.wholeness == Wholeness::WeightsOnly)
+        .map(|candidate| candidate.position);
+    let newest = weights_only.chain(findings.chosen.as_ref().map(|point| point.position)).max();
+    newest > ended.attempt.start.position()
+}
+
 /// Steps between two checkpoints, as far as the names tell: the middle one of the gaps, since a
 /// last save may follow right after a regular one. The first one counts from zero.
 fn usual_interval(findings: &Findings, newest: u64) -> u64 {
@@ -356,19 +402,21 @@ fn ended_early_twice(draft: &Draft<'_>, ended: &EndedAttempt) -> bool {
 fn note_early(draft: &mut Draft<'_>, ended: &EndedAttempt) {
     let mut ended = ended.clone();
     ended.verdict.cause = Cause::EndedEarly;
-    ended.verdict.rule = "short-of-total-steps".to_owned();
-    draft.say(
-        Some(ended.attempt.no),
-        Word::Verdict,
-        "ended_early: it ended with 0, short of total_steps",
-    );
+    let (rule, text) = if draft.given.spec.total_steps.is_some() {
+        ("short-of-total-steps", "ended_early: it ended with 0, short of total_steps")
+    } else {
+        ("no-step-moved", "ended_early: it ended with 0 within seconds, without a new checkpoint")
+    };
+    ended.verdict.rule = rule.to_owned();
+    draft.say(Some(ended.attempt.no), Word::Verdict, text);
     draft.next.progress.early = Some(EarlyEnd { from: ended.attempt.start.position() });
     draft.ended.push(ended);
 }
 
 /// Decides what the next attempt starts from.
 fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Findings) {
-    let first = draft.next.created == 0;
+    // What a person asked for since goes before what the first attempt does by itself.
+    let first = draft.next.created == 0 && draft.next.progress.asked.is_none();
     let start = match (&findings.chosen, first, checkpoint.first_start) {
         (Some(point), true, FirstStart::Refuse) => {
             let why = format!(
@@ -385,16 +433,16 @@ fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Finding
             draft.next.progress.best_at = None;
             Start::Fresh
         }
-        (Some(point), _, _) if point.pin == Pin::TrackerRewrite => {
-            let why = format!(
-                "the newest whole checkpoint is {}, but the trainer reads a tracker object that \
-                 leads elsewhere and no argument overrides it; rewrite the tracker, then `retry`",
-                point.path
-            );
-            block(draft, BlockKind::TrackerRewrite, &why);
+        (Some(point), _, _) => {
+            if let Some(why) = cannot_load(draft, findings, point) {
+                block(draft, BlockKind::TrackerRewrite, &why);
+                return;
+            }
+            Start::From(point.clone())
+        }
+        (None, _, _) if !findings.passed_over.is_empty() && only_passed_over(draft, findings) => {
             return;
         }
-        (Some(point), _, _) => Start::From(point.clone()),
         (None, _, _) => match from_zero(draft, checkpoint, findings) {
             Some(start) => start,
             None => return,
@@ -402,6 +450,60 @@ fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Finding
     };
     tell_choice(draft, findings, &start);
     draft.next.recovery = Recovery::Ready { start, looked: draft.given.now.boot };
+}
+
+/// Why the trainer cannot be brought to load the chosen checkpoint, if it cannot.
+pub(super) fn cannot_load(
+    draft: &Draft<'_>,
+    findings: &Findings,
+    point: &ResumePoint,
+) -> Option<String> {
+    let newer = findings.passed_over.first();
+    let retry = match (newer, point.step) {
+        (Some(_), Some(step)) => format!("`retry --from {step}`"),
+        (_, _) => "`retry`".to_owned(),
+    };
+    let names_one = resume_terms(draft.given.spec, &Start::From(point.clone()));
+    match (point.pin, newer) {
+        (Pin::TrackerRewrite, _) => Some(format!(
+            "the newest whole checkpoint{} is {}, but the trainer reads a tracker object that \
+             leads elsewhere and no argument overrides it; rewrite the tracker, then {retry}",
+            if newer.is_some() { " to go on from" } else { "" },
+            point.path
+        )),
+        (Pin::Argument, Some(newer)) if names_one != ResumeTerms::Pinned => Some(format!(
+            "{} is passed over ({}) and {} is the newest whole one to go on from, but the resume \
+             argument names no checkpoint: the trainer would load what it finds newest; put \
+             {{path}} or {{step}} into `checkpoint.resume`, or move {} away, then {retry}",
+            kept(&newer.path),
+            newer.why.words(),
+            kept(&point.path),
+            kept(&newer.path),
+        )),
+        (Pin::Argument | Pin::OwnChoice, _) => None,
+    }
+}
+
+/// What follows where there are whole checkpoints and each is passed over. Answers whether this
+/// decides it.
+fn only_passed_over(draft: &mut Draft<'_>, findings: &Findings) -> bool {
+    let newest =
+        |why| findings.passed_over.iter().find(|one| one.why == why).map(|one| kept(&one.path));
+    if let Some(path) = newest(Passed::Suspect) {
+        let why = format!("there is no other whole checkpoint than {path}: it is tried again");
+        suspects::drop_all(draft, &why);
+        draft.next.recovery = Recovery::look();
+    } else if let Some(path) = newest(Passed::Overlap) {
+        let why = format!(
+            "every whole checkpoint was written while two attempts of the job ran at one time, the \
+             newest is {path}: nobody can tell what is in it; `retry --from STEP` takes one all \
+             the same, `retry --from fresh` starts at zero"
+        );
+        block(draft, BlockKind::OverlappedCheckpoints, &why);
+    } else {
+        return false;
+    }
+    true
 }
 
 /// Whether zero is right where no whole checkpoint was found.
@@ -420,6 +522,15 @@ fn from_zero(
     }
     let progress = &draft.next.progress;
     let ran = progress.ran_since;
+    if let Some(asked) = progress.asked {
+        let why = format!(
+            "step {}, which a person asked to go on from, is not whole or not there under {}: \
+             `spotkeeper checkpoints` shows what is; `retry` goes on from the newest whole one",
+            asked.step, checkpoint.location
+        );
+        block(draft, BlockKind::AskedForMissing, &why);
+        return None;
+    }
     if let Some(step) = progress.best_step.or(progress.best.map(|best| best.step)) {
         let why = format!(
             "a whole checkpoint of step {step} was seen under {} and none is there now: bring it \
@@ -482,11 +593,15 @@ fn tell_choice(draft: &mut Draft<'_>, findings: &Findings, start: &Start) {
     if refused.len() > REFUSED_IN_TEXT {
         text = format!("{text}; and {} more", refused.len() - REFUSED_IN_TEXT);
     }
+    let passed = |path: &str| {
+        findings.passed_over.iter().find(|one| one.path == path).map(|one| one.why.word())
+    };
     let refused: Vec<_> = refused
         .iter()
         .map(|c| {
             serde_json::json!({
                 "path": c.path, "step": c.step, "verdict": c.wholeness.word(), "why": c.why,
+                "passed_over": passed(&c.path),
             })
         })
         .collect();

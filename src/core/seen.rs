@@ -6,9 +6,10 @@ use super::job::{
     Attempt, AttemptState, BlockKind, EndedAttempt, Missing, OutcomeKind, Recheck, Recovery,
     StopWhy,
 };
+use super::overlap;
 use super::retry;
 use super::runs::{self, Ran};
-use super::scan::{HOPELESS_LIMIT, block};
+use super::scan::{HOPELESS_LIMIT, TOO_SOON, block};
 use super::sighting::note_copy;
 use super::step::{Draft, Effect, Impossible, Pass, ask_stops};
 use super::terms;
@@ -226,7 +227,10 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     let no = attempt.no;
     // A last answer without times does not undo what was seen before.
     let mut cloud = cloud.clone();
+    // Once it was restarted, what the server calls its beginning may be that of a later run.
+    let mut began = cloud.running;
     if let AttemptState::Live { running, .. } = &attempt.state {
+        began = running.or(began);
         cloud.running = cloud.running.or(*running);
     }
     let cloud = &cloud;
@@ -255,6 +259,7 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     draft.next.progress.ran += ran;
     draft.next.progress.ran_since += ran;
     draft.ended.push(ended.clone());
+    overlap::note_end(draft, &ended, began);
     let succeeded = ended.verdict.cause == Cause::Succeeded;
     if !succeeded && !cloud.pods.is_empty() {
         draft
@@ -265,7 +270,10 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     if twin || draft.next.result.is_some() {
         return;
     }
-    let believed = draft.given.spec.total_steps.is_none() || draft.given.spec.checkpoint.is_none();
+    let look = &ended.verdict.look;
+    let too_soon = look.ran && look.duration < TOO_SOON;
+    let spec = draft.given.spec;
+    let believed = spec.checkpoint.is_none() || (spec.total_steps.is_none() && !too_soon);
     if succeeded && believed {
         draft.next.unjudged = None;
         draft.finish(OutcomeKind::Succeeded, "it ended well");
@@ -402,6 +410,9 @@ pub(super) fn on_logs(draft: &mut Draft<'_>, mut ended: EndedAttempt, pods: &[Lo
     {
         progress.alike_halves = 0;
         progress.last_look = Some(amended.look.clone());
+    }
+    if amended.look.told == Told::FromOutside {
+        progress.suspicion.forgive(no);
     }
     draft.next.tally.count(ended.verdict.cause, -1);
     draft.next.tally.count(amended.cause, 1);

@@ -9,7 +9,7 @@ use super::submit::{Gate, may_submit};
 use super::terms::Terms;
 use super::verdict::LogEnd;
 use super::{acts, lost, recheck, scan, seen, sighting, watch};
-use crate::model::checkpoint::Look;
+use crate::model::checkpoint::{Look, ResumeFrom};
 use crate::model::cloud::{CloudJob, Pod, SendOutcome};
 use crate::model::ids::{AttemptNo, CloudId, Digest, Mark};
 use crate::model::spec::{JobSpec, Place};
@@ -40,6 +40,8 @@ pub enum Act {
     Resume,
     /// Start again after a block, an end, or beside a copy that will never be seen ended.
     Retry,
+    /// Start again from here, whatever is newer or suspect.
+    RetryFrom(ResumeFrom),
 }
 
 /// One complete or incomplete pass of ListJobs over the place of an attempt.
@@ -154,7 +156,8 @@ pub enum Effect {
     },
     /// Look into the bucket, for what follows an end or a restart.
     Look,
-    /// Look into the bucket to see how far this running attempt is. Nothing waits for it.
+    /// Look into the bucket to see how far this running attempt is, or whether a missing one still
+    /// writes. No submission waits for it.
     Watch(AttemptNo),
     /// Read the logs of an ended attempt.
     Logs {
@@ -273,7 +276,11 @@ pub fn step(job: &Job, given: &Given<'_>, input: Input) -> Result<Step, Impossib
         Input::Missing { id, same_caller } => lost::on_missing(&mut draft, &id, same_caller),
         Input::Swept(pass) => seen::on_swept(&mut draft, &pass),
         Input::Looked(look) => scan::on_looked(&mut draft, look),
-        Input::Watched { no, look } => watch::on_watched(&mut draft, no, &look),
+        Input::Watched { no, look } => {
+            if !lost::takes_look(&mut draft, no, &look) {
+                watch::on_watched(&mut draft, no, &look);
+            }
+        }
         Input::Logs { ended, pods } => seen::on_logs(&mut draft, *ended, &pods),
     }
     let wake_at = if draft.next.spec == job.spec {
@@ -371,6 +378,7 @@ pub(super) fn ask_stops(draft: &mut Draft<'_>) {
 fn advance(draft: &mut Draft<'_>) {
     recheck::ask_if_due(draft);
     watch::ask_if_due(draft);
+    lost::ask_if_due(draft);
     if !draft.next.open.is_empty() || draft.next.result.is_some() {
         return;
     }
@@ -485,6 +493,10 @@ fn wake_at(job: &Job, given: &Given<'_>) -> Option<BootTime> {
     } else {
         None
     };
-    let all = unknown.chain(recovery).chain(recheck::due_at(job)).chain(watch::due_at(job));
+    let all = unknown
+        .chain(recovery)
+        .chain(recheck::due_at(job))
+        .chain(watch::due_at(job))
+        .chain(lost::due_at(job));
     all.filter(|at| *at > given.now.boot && *at != ANSWER_DUE).min()
 }

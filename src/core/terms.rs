@@ -2,6 +2,7 @@
 //! later changes nothing about a request that is out.
 
 use super::job::Start;
+use crate::model::checkpoint::Pin;
 use crate::model::resume_text;
 use crate::model::spec::JobSpec;
 use serde::{Deserialize, Serialize};
@@ -31,7 +32,7 @@ pub enum ResumeTerms {
 impl Terms {
     /// The terms of an attempt from `start` that is sent now.
     pub fn of(spec: &JobSpec, start: &Start, acceptance: Duration) -> Self {
-        Self { acceptance, time_limit: time_limit(spec), resume: resume(spec, start) }
+        Self { acceptance, time_limit: time_limit(spec), resume: resume_terms(spec, start) }
     }
 
     /// The terms of an attempt that was found and not sent by what is on record.
@@ -47,15 +48,16 @@ pub(super) fn time_limit(spec: &JobSpec) -> Option<Duration> {
     (minutes > 0).then(|| Duration::from_secs(minutes.saturating_mul(60)))
 }
 
-fn resume(spec: &JobSpec, start: &Start) -> ResumeTerms {
+/// What the resume argument of an attempt from `start` says.
+pub(super) fn resume_terms(spec: &JobSpec, start: &Start) -> ResumeTerms {
     let (Start::From(point), Some(checkpoint)) = (start, &spec.checkpoint) else {
         return ResumeTerms::TrainersChoice;
     };
-    let template = checkpoint.resume.as_ref().unwrap_or(&point.argument);
+    let names_one = match &checkpoint.resume {
+        Some(template) => resume_text::names_one(template),
+        // A format's own argument may name it without a placeholder.
+        None => point.pin == Pin::Argument || resume_text::names_one(&point.argument),
+    };
     let is_read = checkpoint.resume_command.as_ref().is_none_or(|c| resume_text::has_resume(c));
-    if is_read && resume_text::names_one(template) {
-        ResumeTerms::Pinned
-    } else {
-        ResumeTerms::TrainersChoice
-    }
+    if is_read && names_one { ResumeTerms::Pinned } else { ResumeTerms::TrainersChoice }
 }

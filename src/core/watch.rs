@@ -9,7 +9,7 @@
 //! or a restart.
 
 use super::event::Word;
-use super::job::{Attempt, AttemptState, Job, kept};
+use super::job::{Attempt, AttemptState, Job, Missing, kept};
 use super::scan;
 use super::step::{Draft, Effect};
 use crate::model::checkpoint::{Findings, Look, Position, ResumePoint};
@@ -285,10 +285,12 @@ fn run_began(attempt: &Attempt) -> Option<WallTime> {
 pub(super) fn ask_if_due(draft: &mut Draft<'_>) {
     let (now, is_watched) = (draft.given.now.boot, is_watched(draft));
     for attempt in &mut draft.next.open {
-        let AttemptState::Live { restarts, watch, .. } = &mut attempt.state else { continue };
+        let AttemptState::Live { restarts, watch, missing, .. } = &mut attempt.state else {
+            continue;
+        };
         watch.follow(*restarts);
         watch.next = match watch.next {
-            _ if !is_watched => NextLook::NotDue,
+            _ if !is_watched || *missing != Missing::No => NextLook::NotDue,
             NextLook::NotDue => NextLook::Due { at: now.plus(watch.pause()) },
             NextLook::Due { at } if at <= now => {
                 draft.effects.push(Effect::Watch(attempt.no));

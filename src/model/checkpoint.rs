@@ -1,5 +1,6 @@
 //! What a look into the bucket found.
 
+use super::step_pattern::digits;
 use super::time::WallTime;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -152,6 +153,39 @@ pub struct ResumePoint {
     pub pin: Pin,
 }
 
+/// Where a person wants a job to start again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResumeFrom {
+    /// The whole checkpoint of this step.
+    Step(u64),
+    /// Zero.
+    Fresh,
+}
+
+impl std::str::FromStr for ResumeFrom {
+    type Err = String;
+
+    /// A step, or `fresh`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "fresh" {
+            return Ok(Self::Fresh);
+        }
+        match digits(text) {
+            Some(step) => Ok(Self::Step(step)),
+            None => Err(format!("`{text}` is neither a step nor `fresh`")),
+        }
+    }
+}
+
+impl fmt::Display for ResumeFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Step(step) => write!(f, "{step}"),
+            Self::Fresh => f.write_str("fresh"),
+        }
+    }
+}
+
 /// An incomplete checkpoint that is newer than the chosen one and may still be uploading.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unfinished {
@@ -180,6 +214,109 @@ pub struct Findings {
     pub unfinished: Option<Unfinished>,
     /// Keys that no checkpoint can be under (`//`, `..`, control characters): passed over.
     pub odd_keys: u64,
+    /// What is newer than the chosen one, or would have been chosen, and was not wanted: newest
+    /// first, at most [`CANDIDATES_LIMIT`].
+    #[serde(default)]
+    pub passed_over: Vec<PassedOver>,
+}
+
+/// A checkpoint that a look did not choose for a reason that does not lie in itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PassedOver {
+    /// Its path.
+    pub path: String,
+    /// Its step, where known.
+    pub step: Option<u64>,
+    /// Why.
+    pub why: Passed,
+}
+
+/// Why a whole checkpoint is not gone on from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Passed {
+    /// Attempts died on it.
+    Suspect,
+    /// It was written while two attempts of the job ran.
+    Overlap,
+    /// It was there before a person asked for another start.
+    Earlier,
+}
+
+impl Passed {
+    /// The reason, for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Suspect => "suspect: attempts that began at it died early",
+            Self::Overlap => "written while two attempts of the job ran at one time",
+            Self::Earlier => "it was there before a person asked for another start",
+        }
+    }
+
+    /// The word in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Suspect => "suspect",
+            Self::Overlap => "overlap",
+            Self::Earlier => "earlier",
+        }
+    }
+}
+
+/// Whole checkpoints that a look does not choose. The default passes over none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PassOver {
+    /// These, as long as they are not written anew.
+    pub suspects: Vec<Unchanged>,
+    /// What was written from the first time to the second, both included.
+    pub overlaps: Vec<(WallTime, WallTime)>,
+    /// What was there before a time.
+    pub earlier: Option<Earlier>,
+}
+
+/// A checkpoint as it was at some look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unchanged {
+    /// Its path.
+    pub path: String,
+    /// Last-modified time of its newest object; `None` if that was not known.
+    pub written: Option<WallTime>,
+}
+
+/// Everything that was written before a time, but for one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Earlier {
+    /// The time.
+    pub before: WallTime,
+    /// The step that a person asked for, if one: nothing is held against it.
+    pub but_step: Option<u64>,
+}
+
+impl PassOver {
+    /// Why the checkpoint at `path`, whose newest object is of `written`, is passed over, if it is.
+    pub fn reason(
+        &self,
+        path: &str,
+        step: Option<u64>,
+        written: Option<WallTime>,
+    ) -> Option<Passed> {
+        if let (Some(earlier), Some(written)) = (self.earlier, written)
+            && written < earlier.before
+        {
+            let is_asked_for = earlier.but_step.is_some() && earlier.but_step == step;
+            return (!is_asked_for).then_some(Passed::Earlier);
+        }
+        let is_same = |suspect: &Unchanged| {
+            suspect.path == path && (suspect.written.is_none() || suspect.written == written)
+        };
+        if self.suspects.iter().any(is_same) {
+            return Some(Passed::Suspect);
+        }
+        let within = |&(from, until): &(WallTime, WallTime)| {
+            written.is_some_and(|written| from <= written && written <= until)
+        };
+        self.overlaps.iter().any(within).then_some(Passed::Overlap)
+    }
 }
 
 impl Findings {
@@ -228,6 +365,36 @@ mod tests {
 
     fn at(scheme: Scheme, bucket: &str, prefix: &str) -> Location {
         Location { scheme, bucket: bucket.into(), prefix: prefix.into() }
+    }
+
+    #[test]
+    fn a_suspect_is_passed_over_until_it_is_written_anew() {
+        let at = |n| Some(WallTime(n));
+        let suspect = |written| Unchanged { path: "step-9".into(), written };
+        let over = PassOver { suspects: vec![suspect(at(50))], ..PassOver::default() };
+        assert_eq!(over.reason("step-9", Some(9), at(50)), Some(Passed::Suspect));
+        assert_eq!(over.reason("step-9", Some(9), at(60)), None);
+        assert_eq!(over.reason("step-8", Some(8), at(50)), None);
+        let over = PassOver { suspects: vec![suspect(None)], ..PassOver::default() };
+        assert_eq!(over.reason("step-9", Some(9), at(60)), Some(Passed::Suspect));
+    }
+
+    #[test]
+    fn what_a_person_asked_for_is_never_passed_over_and_what_else_was_there_always() {
+        let at = |n| Some(WallTime(n));
+        let over = PassOver {
+            suspects: vec![Unchanged { path: "step-9".into(), written: at(50) }],
+            overlaps: vec![(WallTime(40), WallTime(60)), (WallTime(200), WallTime(210))],
+            earlier: Some(Earlier { before: WallTime(100), but_step: Some(9) }),
+        };
+        assert_eq!(over.reason("step-9", Some(9), at(50)), None, "though suspect and overlapped");
+        assert_eq!(over.reason("step-10", Some(10), at(55)), Some(Passed::Earlier));
+        assert_eq!(over.reason("step-8", Some(8), at(30)), Some(Passed::Earlier));
+        assert_eq!(over.reason("step-10", Some(10), at(100)), None, "written since");
+        assert_eq!(over.reason("step-11", Some(11), at(200)), Some(Passed::Overlap));
+        assert_eq!(over.reason("step-9", Some(9), at(210)), Some(Passed::Overlap), "written anew");
+        assert_eq!(over.reason("step-11", Some(11), at(211)), None);
+        assert_eq!(over.reason("step-11", Some(11), None), None);
     }
 
     #[test]

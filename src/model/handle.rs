@@ -1,6 +1,7 @@
 //! The one door to the running daemon: what may be asked of it, and what it answers. The API and
 //! the tests speak through it; the driver is behind it.
 
+use super::checkpoint::ResumeFrom;
 use super::view::{ActReport, DaemonView, EventPage, EvidenceView, JobPage, JobRow, WhyView};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -85,6 +86,10 @@ pub enum ActVerb {
     Resume,
     /// Start again after a block or an end.
     Retry,
+    /// Start again from a checkpoint that the person names, or from zero. On the wire it is `retry`
+    /// with `from`.
+    #[serde(skip)]
+    RetryFrom(ResumeFrom),
 }
 
 impl ActVerb {
@@ -94,7 +99,7 @@ impl ActVerb {
             Self::Cancel => "cancel",
             Self::Pause => "pause",
             Self::Resume => "resume",
-            Self::Retry => "retry",
+            Self::Retry | Self::RetryFrom(_) => "retry",
         }
     }
 }

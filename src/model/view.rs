@@ -209,6 +209,20 @@ pub struct WhyView {
     pub next: String,
     /// Ends without a new checkpoint since the last progress.
     pub ends_without_progress: u32,
+    /// Checkpoints that attempts died on: the next attempt takes the whole one before them.
+    #[serde(default)]
+    pub suspects: Vec<SuspectView>,
+}
+
+/// A checkpoint that attempts died on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuspectView {
+    /// Its path, relative to the prefix.
+    pub path: String,
+    /// Its step, where known.
+    pub step: Option<u64>,
+    /// The attempts.
+    pub attempts: Vec<u32>,
 }
 
 /// `evidence`: the raw answers of an attempt's end, redacted.

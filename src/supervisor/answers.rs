@@ -2,11 +2,13 @@
 
 use super::body;
 use super::driver::Driver;
+use super::effects::Looking;
 use super::views::{
-    checkpoint_for, ended_view, event_view, open_view, progress_view, why_in_a_row,
+    checkpoint_for, ended_view, event_view, open_view, progress_view, suspect_views, why_in_a_row,
 };
 use super::work::Work;
 use crate::checkpoint::report;
+use crate::core::acts::cannot_retry_from;
 use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Recovery, Start, Wanted};
 use crate::core::phase::{Phase, phase};
 use crate::core::step::{Act, Given, Input};
@@ -15,13 +17,14 @@ use crate::core::terms::Terms;
 use crate::core::verdict::Cause;
 use crate::core::watch::at_risk;
 use crate::dlc::redact::hide_secrets;
-use crate::model::checkpoint::Look;
+use crate::model::checkpoint::{Look, ResumeFrom};
 use crate::model::cloud::Status;
 use crate::model::handle::{ActVerb, Refusal, Request};
 use crate::model::ids::{JobKey, Mark};
 use crate::model::time::human;
 use crate::model::view::{ActReport, DaemonView, EventPage, JobPage, JobRow, TargetView, WhyView};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Events on a job's page.
 const PAGE_EVENTS: usize = 20;
@@ -120,7 +123,15 @@ impl Driver {
             ActVerb::Pause => Act::Pause,
             ActVerb::Resume => Act::Resume,
             ActVerb::Retry => Act::Retry,
+            ActVerb::RetryFrom(from) => Act::RetryFrom(from),
         };
+        if let Act::RetryFrom(_) = act {
+            let jobs = keys.iter().filter_map(|key| self.book.jobs.get(key));
+            let why = |job| cannot_retry_from(job, self.book.spec_of(job)?.as_ref());
+            if let Some(why) = jobs.into_iter().find_map(why) {
+                return Err(Refusal::NotNow(why));
+            }
+        }
         for key in &keys {
             self.push(Work::Input(key.clone(), Input::Operator(act)));
         }
@@ -156,9 +167,20 @@ impl Driver {
                 "paused; what runs goes on, nothing is submitted".to_owned()
             }
             (ActVerb::Resume | ActVerb::Retry, Wanted::Run) => "goes on".to_owned(),
-            (ActVerb::Cancel | ActVerb::Pause | ActVerb::Resume | ActVerb::Retry, _) => {
-                format!("nothing to do: it is {}", row.phase)
+            (ActVerb::RetryFrom(ResumeFrom::Step(step)), Wanted::Run) => {
+                format!("goes on from step {step}, once that is found whole")
             }
+            (ActVerb::RetryFrom(ResumeFrom::Fresh), Wanted::Run) => {
+                "starts at zero; checkpoints that are there are passed over".to_owned()
+            }
+            (
+                ActVerb::Cancel
+                | ActVerb::Pause
+                | ActVerb::Resume
+                | ActVerb::Retry
+                | ActVerb::RetryFrom(_),
+                _,
+            ) => format!("nothing to do: it is {}", row.phase),
         };
         Some(ActReport { job: key.name.to_string(), phase: row.phase, text: done })
     }
@@ -329,6 +351,7 @@ impl Driver {
             holds: self.shown_holds(job),
             next: row.next.clone(),
             ends_without_progress: job.progress.ends,
+            suspects: suspect_views(job),
             row,
         })
     }
@@ -395,8 +418,11 @@ impl Driver {
             .ok_or_else(|| Refusal::NotNow(format!("job `{name}` has no [checkpoint]")))?;
         let place = self.book.targets.get(&spec.target).map(|target| target.place.clone());
         let effects = self.effects.clone();
+        let suspects = job.progress.suspicion.marked().iter();
+        let suspects: Vec<String> = suspects.map(|suspect| suspect.path.clone()).collect();
+        let looking = Looking { spec: Arc::clone(&spec), pass_over: job.pass_over(), place };
         Ok(async move {
-            match effects.look(&spec, place.as_ref()).await {
+            match effects.look(&looking).await {
                 Look::CouldNotLook { why, .. } => {
                     Err(Refusal::NotNow(format!("could not look: {why}")))
                 }
@@ -405,7 +431,7 @@ impl Driver {
                         .checkpoint
                         .as_ref()
                         .and_then(|checkpoint| checkpoint.resume.as_deref());
-                    report::json(&findings, template, &[])
+                    report::json(&findings, template, &suspects)
                         .map_err(|error| Refusal::NotNow(error.to_string()))
                 }
             }

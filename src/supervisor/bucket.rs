@@ -4,7 +4,7 @@ use super::driver::chain;
 use crate::checkpoint::fence;
 use crate::checkpoint::scan::{ScanOptions, look_at};
 use crate::checkpoint::store_s3::{StorageAccess, StorageKeys};
-use crate::model::checkpoint::{Look, Pin, ResumePoint, Scheme};
+use crate::model::checkpoint::{Look, PassOver, Pin, ResumePoint, Scheme};
 use crate::model::error::Class;
 use crate::model::fence::Fence;
 use crate::model::spec::{CheckpointSpec, Place};
@@ -15,6 +15,7 @@ use crate::service::crash;
 /// One look under the location of `checkpoint`.
 pub(super) async fn look(
     checkpoint: &CheckpointSpec,
+    pass_over: PassOver,
     place: Option<&Place>,
     keychain: &Keychain,
     now: WallTime,
@@ -32,7 +33,7 @@ pub(super) async fn look(
             }
         },
     };
-    let options = ScanOptions::of(checkpoint);
+    let options = ScanOptions::of(checkpoint, pass_over);
     let mut look = look_at(&checkpoint.location, access.as_ref(), &options, now).await;
     if crash::takes_newest() {
         take_newest(&mut look);

@@ -15,7 +15,7 @@ use crate::core::verdict::LogEnd;
 use crate::dlc::client::{Answer, ApiError, Dlc, Stop};
 use crate::dlc::launcher::fence::parse_fenced_line;
 use crate::dlc::launcher::parse_end_line;
-use crate::model::checkpoint::Look;
+use crate::model::checkpoint::{Look, PassOver};
 use crate::model::cloud::{Pod, SendOutcome};
 use crate::model::error::Class;
 use crate::model::ids::{AttemptNo, CloudId, JobKey, Owner};
@@ -54,6 +54,14 @@ pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Asked {
     pub(super) at: BootTime,
     pub(super) look: u64,
+}
+
+/// What a look is to find, and where.
+#[derive(Debug, Clone)]
+pub(super) struct Looking {
+    pub(super) spec: Arc<JobSpec>,
+    pub(super) pass_over: PassOver,
+    pub(super) place: Option<Place>,
 }
 
 /// What effects are done with. Clones share everything.
@@ -187,13 +195,15 @@ impl Effects {
             Effect::Look => {
                 let spec = book.spec_of(job)?;
                 let place = book.targets.get(&spec.target).map(|t| t.place.clone());
-                Some(Box::pin(this.look_for(key, asked.look, spec, place)))
+                let looking = Looking { spec, pass_over: job.pass_over(), place };
+                Some(Box::pin(this.look_for(key, asked.look, looking)))
             }
             Effect::Watch(no) => {
                 let attempt = job.open.iter().find(|a| a.no == no)?;
                 let spec = book.specs.get(&attempt.spec).map(Arc::clone)?;
-                let place = attempt.place.clone();
-                Some(Box::pin(this.watch(key, no, spec, place)))
+                let place = Some(attempt.place.clone());
+                let looking = Looking { spec, pass_over: job.pass_over(), place };
+                Some(Box::pin(this.watch(key, no, looking)))
             }
             Effect::Logs { ended, pods } => {
                 let spec = book.specs.get(&ended.attempt.spec)?;
@@ -368,9 +378,9 @@ impl Effects {
         self.ring(&place);
     }
 
-    async fn look_for(self, key: JobKey, number: u64, spec: Arc<JobSpec>, place: Option<Place>) {
+    async fn look_for(self, key: JobKey, number: u64, looking: Looking) {
         let _permit = self.looks.acquire().await;
-        let look = AssertUnwindSafe(self.look(&spec, place.as_ref())).catch_unwind().await;
+        let look = AssertUnwindSafe(self.look(&looking)).catch_unwind().await;
         let look = look.unwrap_or_else(|_| panicked());
         crash::point("looked");
         // A driver that is gone has nobody left to tell.
@@ -379,11 +389,11 @@ impl Effects {
 
     /// A look at a running attempt, where it writes its checkpoints. Nothing waits for it: a process
     /// that has to end drops it.
-    async fn watch(self, key: JobKey, no: AttemptNo, spec: Arc<JobSpec>, place: Place) {
+    async fn watch(self, key: JobKey, no: AttemptNo, looking: Looking) {
         let mut going = self.sweeping.subscribe();
         let look = async {
             let _permit = self.watches.acquire().await;
-            AssertUnwindSafe(self.look(&spec, Some(&place))).catch_unwind().await
+            AssertUnwindSafe(self.look(&looking)).catch_unwind().await
         };
         let look = tokio::select! {
             biased;
@@ -394,11 +404,14 @@ impl Effects {
     }
 
     /// One look into the bucket of a job.
-    pub(super) async fn look(&self, spec: &JobSpec, place: Option<&Place>) -> Look {
+    pub(super) async fn look(&self, looking: &Looking) -> Look {
         crash::point("scanning");
+        let Looking { spec, pass_over, place } = looking;
+        let (place, now) = (place.as_ref(), self.clock.now().wall);
         match &spec.checkpoint {
             Some(checkpoint) => {
-                super::bucket::look(checkpoint, place, &self.keychain, self.clock.now().wall).await
+                let pass_over = pass_over.clone();
+                super::bucket::look(checkpoint, pass_over, place, &self.keychain, now).await
             }
             None => Look::Done(crate::model::checkpoint::Findings::default()),
         }

@@ -5,12 +5,15 @@ use crate::core::event::Word;
 use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Start, StopWhy};
 use crate::core::phase::Phase;
 use crate::core::submit::Hold;
+use crate::core::suspects::Suspect;
 use crate::core::verdict::{Cause, Verdict};
 use crate::core::watch::{Watch, ran_so_far};
 use crate::model::cloud::Status;
 use crate::model::spec::JobSpec;
 use crate::model::time::WallTime;
-use crate::model::view::{AdviceView, AttemptView, EventView, ProgressView, VerdictView};
+use crate::model::view::{
+    AdviceView, AttemptView, EventView, ProgressView, SuspectView, VerdictView,
+};
 use crate::store::records::StoredEvent;
 
 /// The last CHECKPOINT event; of an attempt, the last one before the next attempt was decided.
@@ -18,7 +21,9 @@ pub(super) fn checkpoint_for(no: Option<u32>, events: &[StoredEvent]) -> Option<
     let decided = |e: &StoredEvent| e.event.word == Word::Intent && e.event.attempt > no;
     let end = no.and_then(|_| events.iter().position(decided));
     let until = &events[..end.unwrap_or(events.len())];
-    until.iter().rev().find(|e| e.event.word == Word::Checkpoint)
+    // What became suspect is told by the same word, and is no choice.
+    let is_choice = |e: &&StoredEvent| e.event.data.get("suspects").is_none();
+    until.iter().rev().filter(is_choice).find(|e| e.event.word == Word::Checkpoint)
 }
 
 /// Why a job is in its phase, in one line; never empty but for RUNNING and SUCCEEDED.
@@ -191,6 +196,16 @@ fn verdict_view(verdict: &Verdict) -> VerdictView {
         rule: verdict.rule.clone(),
         evidence: verdict.evidence.clone(),
     }
+}
+
+/// The checkpoints of a job that attempts died on.
+pub(super) fn suspect_views(job: &Job) -> Vec<SuspectView> {
+    let view = |suspect: &Suspect| SuspectView {
+        path: suspect.path.clone(),
+        step: suspect.step,
+        attempts: suspect.attempts.clone(),
+    };
+    job.progress.suspicion.marked().iter().map(view).collect()
 }
 
 pub(super) fn event_view(stored: &StoredEvent) -> EventView {

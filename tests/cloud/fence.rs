@@ -35,7 +35,12 @@ async fn a_fence_in_a_folder_is_replaced_and_no_look_takes_it_for_anything() {
     }
     let names = std::fs::read_dir(folder.path().join(".spotkeeper")).expect("a folder");
     assert_eq!(names.count(), 1, "nothing but the fence is left");
-    let options = ScanOptions { format: "auto".to_owned(), custom: None, ranks: None };
+    let options = ScanOptions {
+        format: "auto".to_owned(),
+        custom: None,
+        ranks: None,
+        ..ScanOptions::default()
+    };
     let look = look_at(&place, None, &options, WallTime(0)).await;
     assert_eq!(look, Look::Done(Findings::default()));
 

@@ -85,6 +85,7 @@ fn respond(request: Request) {
                 holds: Vec::new(),
                 next: String::new(),
                 ends_without_progress: 0,
+                suspects: Vec::new(),
             })));
         }
         Request::Events { after, limit, reply, .. } => {
@@ -96,6 +97,11 @@ fn respond(request: Request) {
             reply.send(match verb {
                 ActVerb::Retry => Err(Refusal::NotNow("it runs".into())),
                 ActVerb::Pause => Err(Refusal::StoreDown("no space".into())),
+                ActVerb::RetryFrom(from) => Ok(vec![ActReport {
+                    job: names.join(","),
+                    phase: "PENDING".into(),
+                    text: format!("from {from}"),
+                }]),
                 ActVerb::Cancel | ActVerb::Resume => Ok(names
                     .into_iter()
                     .map(|job| ActReport {
@@ -235,6 +241,12 @@ async fn each_address_answers_as_its_schema_says() {
     assert_eq!(status, 200);
     check("act", &answer);
     assert_eq!(answer["done"][0]["job"], "vit-large");
+    let (_, answer) = daemon.raw("POST", "/api/v1/jobs/vit-large/retry?from=900", "").await;
+    check("act", &answer);
+    assert_eq!(answer["done"][0]["text"], "from 900");
+    let act = r#"{"names":["vit-large"],"verb":"retry","from":"fresh"}"#;
+    let (_, answer) = daemon.raw("POST", "/api/v1/act", act).await;
+    assert_eq!(answer["done"][0]["text"], "from fresh");
     let act = r#"{"names":["vit-large","vit-small"],"verb":"resume"}"#;
     let (_, answer) = daemon.raw("POST", "/api/v1/act", act).await;
     assert_eq!(answer["done"].as_array().map(Vec::len), Some(2));
@@ -244,6 +256,7 @@ async fn each_address_answers_as_its_schema_says() {
 async fn each_refusal_has_its_status_and_code() {
     let daemon = Daemon::start().await;
     let nobody = r#"{"names":[],"verb":"cancel"}"#;
+    let odd = r#"{"names":["vit-large"],"verb":"retry","from":"newest"}"#;
     let large = format!("{{\"names\":[\"{}\"],\"verb\":\"cancel\"}}", "x".repeat(2_000_000));
     for (method, path, body, status, code) in [
         ("GET", "/api/v1/jobs/none", "", 404, "E101"),
@@ -252,6 +265,9 @@ async fn each_refusal_has_its_status_and_code() {
         ("GET", "/api/v1/jobs/vit-large/why?atempt=1", "", 400, "E106"),
         ("POST", "/api/v1/jobs/vit-large/retry", "", 409, "E103"),
         ("POST", "/api/v1/jobs/vit-large/pause", "", 503, "E104"),
+        ("POST", "/api/v1/jobs/vit-large/pause?from=900", "", 400, "E106"),
+        ("POST", "/api/v1/jobs/vit-large/retry?from=new", "", 400, "E106"),
+        ("POST", "/api/v1/act", odd, 400, "E106"),
         ("POST", "/api/v1/act", nobody, 400, "E106"),
         ("POST", "/api/v1/act", "{", 400, "E106"),
         ("POST", "/api/v1/act", &large, 413, "E106"),

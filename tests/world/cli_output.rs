@@ -14,7 +14,7 @@ use spotkeeper::cli::{act, cancel, checkpoints, describe, events, ps, text, why}
 use spotkeeper::model::time::WallTime;
 use spotkeeper::model::view::{
     ActReport, AdviceView, AttemptView, DaemonView, EventPage, EventView, JobPage, JobRow,
-    ProgressView, TargetView, VerdictView, WhyView,
+    ProgressView, SuspectView, TargetView, VerdictView, WhyView,
 };
 use std::path::{Path, PathBuf};
 
@@ -192,6 +192,11 @@ fn why_view() -> WhyView {
         holds: vec!["the bucket was not looked into".into(), "the cloud was not compared".into()],
         next: "attempt 8 at once".into(),
         ends_without_progress: 1,
+        suspects: vec![SuspectView {
+            path: "ck/iter_0031250".into(),
+            step: Some(31_250),
+            attempts: vec![5, 6],
+        }],
     }
 }
 

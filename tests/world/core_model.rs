@@ -11,7 +11,8 @@ use spotkeeper::core::job::{
 use spotkeeper::core::step::{Act, Effect, EndedRef, Given, Input, Pass, Past, Step, step};
 use spotkeeper::core::submit::Gate;
 use spotkeeper::model::checkpoint::{
-    Candidate, Findings, Location, Look, Pin, Position, ResumePoint, Scheme, Unfinished, Wholeness,
+    Candidate, Findings, Location, Look, PassedOver, Pin, Position, ResumePoint, Scheme,
+    Unfinished, Wholeness,
 };
 use spotkeeper::model::cloud::{CloudJob, ExitReport, SendOutcome, Stamp, Status};
 use spotkeeper::model::ids::{CloudId, Digest, JobKey, JobName, Mark, Owner, TargetName};
@@ -82,6 +83,14 @@ impl Remote {
     }
 }
 
+/// A checkpoint in the model's bucket.
+#[derive(Debug, Clone)]
+struct Saved {
+    step: u64,
+    whole: bool,
+    written: WallTime,
+}
+
 /// Things that will happen to the cloud or to the daemon.
 enum Coming {
     /// A CreateJob reaches the gateway.
@@ -125,8 +134,8 @@ struct World {
     owner: Owner,
     place: Place,
     remotes: Vec<Remote>,
-    /// (step, whole), in the order of writing.
-    bucket: Vec<(u64, bool)>,
+    /// In the order of writing.
+    bucket: Vec<Saved>,
     durable: Job,
     memory: Job,
     past: BTreeMap<Mark, Past>,
@@ -401,7 +410,7 @@ impl World {
             Start::From(point) => {
                 let step = point.step.expect("a step");
                 assert!(
-                    self.bucket.contains(&(step, true)),
+                    self.bucket.iter().any(|saved| saved.step == step && saved.whole),
                     "resumed from step {step}, which is not whole"
                 );
                 step
@@ -493,8 +502,9 @@ impl World {
                     let released = !calm && self.rng.chance(6);
                     if saves {
                         // A release in the middle of a save leaves a torn one.
-                        self.bucket.retain(|(step, _)| *step != remote.step);
-                        self.bucket.push((remote.step, !released || self.rng.chance(50)));
+                        self.bucket.retain(|saved| saved.step != remote.step);
+                        let whole = !released || self.rng.chance(50);
+                        self.bucket.push(Saved { step: remote.step, whole, written: wall });
                     }
                     let held = self.rng.chance(20);
                     if released && self.rng.chance(50) {
@@ -531,23 +541,29 @@ impl World {
 
     fn findings(&self) -> Findings {
         let mut all = self.bucket.clone();
-        all.sort_unstable_by(|a, b| b.cmp(a));
+        all.sort_unstable_by_key(|saved| std::cmp::Reverse(saved.step));
+        let over = self.memory.pass_over();
         let candidates: Vec<Candidate> = all
             .iter()
-            .map(|(step, whole)| Candidate {
-                path: format!("step-{step}"),
-                step: Some(*step),
+            .map(|saved| Candidate {
+                path: format!("step-{}", saved.step),
+                step: Some(saved.step),
                 epoch: None,
-                position: Position { epoch: 0, step: *step },
-                wholeness: if *whole { Wholeness::Whole } else { Wholeness::Torn },
+                position: Position { epoch: 0, step: saved.step },
+                wholeness: if saved.whole { Wholeness::Whole } else { Wholeness::Torn },
                 why: "as the model says".to_owned(),
                 size: 1,
-                newest_object: None,
+                newest_object: Some(saved.written),
                 oldest_object: None,
             })
             .collect();
-        let chosen =
-            candidates.iter().find(|c| c.wholeness == Wholeness::Whole).map(|c| ResumePoint {
+        let (mut chosen, mut passed_over) = (None, Vec::new());
+        for c in candidates.iter().filter(|c| c.wholeness == Wholeness::Whole) {
+            if let Some(why) = over.reason(&c.path, c.step, c.newest_object) {
+                passed_over.push(PassedOver { path: c.path.clone(), step: c.step, why });
+                continue;
+            }
+            chosen = Some(ResumePoint {
                 path: c.path.clone(),
                 root: ".".to_owned(),
                 step: c.step,
@@ -557,6 +573,8 @@ impl World {
                 argument: "--load {path}".to_owned(),
                 pin: Pin::Argument,
             });
+            break;
+        }
         let unfinished =
             candidates.first().filter(|c| c.wholeness == Wholeness::Torn).map(|c| Unfinished {
                 path: c.path.clone(),
@@ -569,6 +587,7 @@ impl World {
             chosen,
             candidates: candidates.into_iter().take(20).collect(),
             unfinished,
+            passed_over,
             ..Findings::default()
         }
     }

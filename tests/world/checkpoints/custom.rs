@@ -11,7 +11,12 @@ fn layout(pattern: &str, required: &[&str], marker: Option<&str>) -> ScanOptions
         required: required.iter().map(|part| (*part).to_owned()).collect(),
         marker: marker.map(str::to_owned),
     };
-    ScanOptions { format: "custom".into(), custom: Some(custom), ranks: None }
+    ScanOptions {
+        format: "custom".into(),
+        custom: Some(custom),
+        ranks: None,
+        ..ScanOptions::default()
+    }
 }
 
 fn zip() -> Vec<u8> {

@@ -7,6 +7,7 @@ mod damage;
 mod mutations;
 mod neighbours;
 mod oddities;
+mod passed_over;
 mod requests;
 mod stores;
 #[cfg(feature = "emulator")]
@@ -29,7 +30,7 @@ pub(crate) fn run<T>(future: impl Future<Output = T>) -> T {
 }
 
 pub(crate) fn options(format: &str) -> ScanOptions {
-    ScanOptions { format: format.into(), custom: None, ranks: None }
+    ScanOptions { format: format.into(), custom: None, ranks: None, ..ScanOptions::default() }
 }
 
 pub(crate) fn found(look: Look) -> Findings {

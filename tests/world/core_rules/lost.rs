@@ -1,11 +1,13 @@
 //! An attempt that the cloud does not know any more.
 
-use super::desk::{Desk, HOUR, MINUTE, id};
+use super::desk::{Desk, HOUR, MINUTE, id, none, whole};
 use spotkeeper::core::event::Word;
 use spotkeeper::core::phase::Phase;
-use spotkeeper::core::step::{Act, Input};
+use spotkeeper::core::step::{Act, Effect, Input};
 use spotkeeper::core::verdict::Cause;
+use spotkeeper::model::checkpoint::Look;
 use spotkeeper::model::cloud::Status;
+use std::time::Duration;
 
 fn missed(desk: &mut Desk, same_caller: bool) {
     desk.feed(Input::Missing { id: id(1), same_caller });
@@ -119,9 +121,69 @@ fn one_that_comes_back_is_taken_up_or_stopped() {
     assert_eq!(open, [2]);
 }
 
-#[test]
-fn with_checkpoints_no_time_alone_is_enough() {
+/// One that has been missing for long, and whose prefix is looked at.
+fn long_missing() -> Desk {
     let mut desk = Desk::running();
-    missed_for(&mut desk, 100);
+    missed_for(&mut desk, 15);
+    assert!(desk.count(Word::Alarm) == 0, "too early");
+    missed_for(&mut desk, 1);
+    assert!(desk.effects.contains(&Effect::Watch(1)), "{:?}", desk.effects);
+    desk
+}
+
+fn written(age: Duration, desk: &Desk) -> Look {
+    let mut findings = whole(&[100]);
+    findings.candidates[0].newest_object = Some(desk.now.wall.minus(age));
+    Look::Done(findings)
+}
+
+fn watched(desk: &mut Desk, look: Look) {
+    desk.feed(Input::Watched { no: 1, look });
+}
+
+#[test]
+fn with_checkpoints_it_is_lost_once_they_stand_still_too() {
+    let mut desk = long_missing();
+    let fresh = written(10 * MINUTE, &desk);
+    watched(&mut desk, fresh);
+    assert_eq!(desk.job.open.len(), 1, "it writes: it runs");
+    assert_eq!(desk.wait_out(), 5 * MINUTE);
+    assert!(desk.effects.contains(&Effect::Watch(1)));
+    let still = written(15 * MINUTE, &desk);
+    watched(&mut desk, still);
+    assert_eq!(desk.causes, [Cause::Lost]);
+    assert_eq!(desk.phase(), Phase::Lost);
+    desk.submit(whole(&[100]));
+    assert_eq!(desk.from(), Some(100));
+}
+
+#[test]
+fn a_prefix_that_cannot_be_seen_to_stand_still_is_no_reason() {
+    let no_look = Look::CouldNotLook { why: "403".to_owned(), needs_person: true };
+    let nothing = Look::Done(none());
+    let mut several = whole(&[100]);
+    several.candidates.clear();
+    several.ambiguous = vec!["a".to_owned(), "b".to_owned()];
+    for look in [no_look, nothing, Look::Done(several)] {
+        let mut desk = long_missing();
+        for _ in 0..20 {
+            watched(&mut desk, look.clone());
+            assert_eq!((desk.job.open.len(), desk.causes.len()), (1, 0), "{look:?}");
+            desk.wait_out();
+            assert!(desk.effects.contains(&Effect::Watch(1)));
+        }
+        desk.act(Act::Retry);
+        assert_eq!(desk.causes, [Cause::Lost], "a person may say so");
+    }
+}
+
+#[test]
+fn one_that_shows_up_while_its_prefix_is_looked_at_is_not_lost() {
+    let mut desk = long_missing();
+    let cloud = desk.cloud(Status::Running);
+    desk.see(cloud);
+    let still = written(HOUR, &desk);
+    watched(&mut desk, still);
     assert_eq!((desk.job.open.len(), desk.causes.len()), (1, 0));
+    assert_eq!(desk.count(Word::Returned), 1);
 }

@@ -11,5 +11,6 @@ mod lost;
 mod outdated;
 mod persons;
 mod restarts;
+mod suspects;
 mod verdicts;
 mod watch;

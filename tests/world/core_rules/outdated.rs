@@ -135,13 +135,19 @@ fn what_the_present_run_saved_itself_does_not_stop_it() {
 #[test]
 fn a_trainer_that_finds_the_newest_itself_is_left_alone() {
     type Change = fn(&mut Desk, &mut ResumePoint);
-    let cases: [(&str, Change, bool); 6] = [
+    let free: Change = |_, p| (p.argument, p.pin) = ("--load {root}".into(), Pin::OwnChoice);
+    let cases: [(&str, Change, bool); 7] = [
         (
             "the format's own, named",
             |_, p| p.argument = "--load {root} --ckpt-step {step}".into(),
             true,
         ),
-        ("the format's own, free", |_, p| p.argument = "--load {root}".into(), false),
+        ("the format's own, free", free, false),
+        (
+            "the format's own, named in plain text",
+            |_, p| p.argument = "load_path={root}/ep0-ba100-rank{{rank}}.pt".into(),
+            true,
+        ),
         (
             "a person's, free",
             |d, _| d.spec.checkpoint.as_mut().expect("one").resume = Some("--load {root}".into()),

@@ -2,7 +2,7 @@
 
 use super::desk::{Desk, HOUR, MINUTE, as_in, candidate, golden, id, none, whole};
 use spotkeeper::core::event::{Event, Word};
-use spotkeeper::core::job::{BlockKind, OutcomeKind};
+use spotkeeper::core::job::{AttemptState, BlockKind, OutcomeKind};
 use spotkeeper::core::runs::Ran;
 use spotkeeper::core::step::Input;
 use spotkeeper::core::verdict::{Cause, LogEnd, Told, Verdict, amend, judge};
@@ -394,6 +394,73 @@ fn rule_6_without_progress_a_success_is_a_success() {
         desk.spec.total_steps = None;
         desk.end(MINUTE, as_in(name));
         assert_eq!(desk.result(), Some(OutcomeKind::Succeeded), "{name}");
+    }
+}
+
+#[test]
+fn rule_6_an_exit_0_within_seconds_that_moved_no_step_is_not_believed_once() {
+    let desk = |from: &[u64]| {
+        let mut desk = Desk::new();
+        desk.spec.total_steps = None;
+        desk.feed(Input::Tick).submit(whole(from)).live();
+        desk
+    };
+    let mut exported = whole(&[500]);
+    exported.candidates.insert(0, candidate(600, Wholeness::WeightsOnly));
+    for (what, from, ran, findings, done) in [
+        ("no step moved", [500].as_slice(), MINUTE / 2, whole(&[500]), false),
+        ("nothing at all", &[], MINUTE / 2, none(), false),
+        ("a new checkpoint", &[500], MINUTE / 2, whole(&[600, 500]), true),
+        ("a first checkpoint", &[], MINUTE / 2, whole(&[10]), true),
+        ("its weights were exported", &[500], MINUTE / 2, exported, true),
+    ] {
+        let mut desk = desk(from);
+        desk.end(ran, succeeded).look(findings);
+        assert_eq!(desk.result() == Some(OutcomeKind::Succeeded), done, "{what}");
+        assert_eq!(desk.causes.contains(&Cause::EndedEarly), !done, "{what}");
+        assert_eq!((desk.backoff() == Some(10), desk.block()), (!done, None), "{what}");
+    }
+    // Nothing is looked for where it ran longer, where there is no checkpoint to tell, and where
+    // nobody knows how long it ran.
+    let mut longer = desk(&[500]);
+    assert_eq!(longer.end(MINUTE, succeeded).result(), Some(OutcomeKind::Succeeded));
+    let mut without = Desk::without_checkpoints();
+    without.feed(Input::Tick).submit(none()).live().end(MINUTE / 2, succeeded);
+    assert_eq!(without.result(), Some(OutcomeKind::Succeeded));
+    let mut unseen = desk(&[500]);
+    if let AttemptState::Live { running, .. } = &mut unseen.job.open[0].state {
+        *running = None;
+    }
+    unseen.end(MINUTE / 2, |cloud| {
+        succeeded(cloud);
+        cloud.running = None;
+    });
+    assert_eq!(unseen.result(), Some(OutcomeKind::Succeeded));
+    // A finished run that is started again says so a second time.
+    let mut finished = desk(&[1000]);
+    finished.end(MINUTE / 2, succeeded).look(whole(&[1000])).wait_out();
+    finished.submit(whole(&[1000])).live().end(MINUTE / 3, succeeded).look(whole(&[1000]));
+    assert_eq!(finished.result(), Some(OutcomeKind::Succeeded));
+    assert_eq!(finished.count(Word::Alarm), 1);
+}
+
+#[test]
+fn rule_6_after_a_restart_in_place_the_last_run_tells_how_soon_an_exit_0_came() {
+    for (moved, done) in [(false, false), (true, true)] {
+        let mut desk = Desk::new();
+        desk.spec.total_steps = None;
+        desk.feed(Input::Tick).submit(whole(&[500])).live().wait(HOUR);
+        let mut again = desk.cloud(Status::Restarting);
+        again.restarts = 1;
+        desk.see(again.clone()).wait(MINUTE);
+        again.status = Status::Running;
+        again.running = Some(desk.now.wall);
+        desk.see(again.clone());
+        desk.wait(MINUTE / 2);
+        succeeded(&mut again);
+        again.finished = Some(desk.now.wall);
+        desk.see(again).look(whole(if moved { &[600, 500] } else { &[500] }));
+        assert_eq!(desk.result() == Some(OutcomeKind::Succeeded), done, "moved: {moved}");
     }
 }
 
