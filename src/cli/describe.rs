@@ -125,8 +125,8 @@ fn progress(page: &mut Page, job: &JobPage) {
     let every = progress
         .every_s
         .map(|s| format!("a checkpoint every {}{}", seconds(Some(s)), steps(progress.every_steps)));
-    let pace = progress.steps_per_hour.map(|n| format!("{n} steps an hour"));
-    page.line("Pace", &[pace, every].into_iter().flatten().collect::<Vec<_>>().join("; "));
+    let speed = progress.steps_per_hour.map(|n| format!("{n} steps an hour"));
+    page.line("Pace", &[speed, every].into_iter().flatten().collect::<Vec<_>>().join("; "));
     page.line("Not seen", &progress.note);
     page.line("Advice", progress.advice.as_ref().map_or("", |advice| &advice.text));
 }

@@ -147,6 +147,7 @@ pub struct Attempt {
 
 /// What is known of an attempt that was not seen ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "most attempts are live, and a job has one or two")]
 pub enum AttemptState {
     /// Durable; its CreateJob is about to be sent or under way in this process.
     Intended,

@@ -376,7 +376,7 @@ enum Own<'f> {
     Unclear(&'static str),
 }
 
-fn own<'f>(findings: &'f Findings, fresh_since: Option<WallTime>) -> Own<'f> {
+fn own(findings: &Findings, fresh_since: Option<WallTime>) -> Own<'_> {
     if !findings.ambiguous.is_empty() {
         return Own::Unclear("checkpoints of several runs lie under its prefix");
     }
@@ -425,7 +425,7 @@ fn warn_if_overdue(draft: &mut Draft<'_>, no: AttemptNo, findings: &Findings) {
         "it ran {} and there is no whole checkpoint under {place}: {what} An end would lose all of it",
         human(ran)
     );
-    draft.say(Some(no), Word::Alarm, text);
+    draft.say(Some(no), Word::Alarm, kept(&text));
     if let Some(watch) = watch_of(draft, no) {
         watch.warning = Warning::Overdue;
     }

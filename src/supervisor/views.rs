@@ -226,7 +226,85 @@ pub(super) fn event_view(stored: &StoredEvent) -> EventView {
 mod tests {
     use super::*;
     use crate::core::event::Event;
-    use crate::model::ids::{JobKey, JobName, Run};
+    use crate::core::job::Recheck;
+    use crate::core::runs::Runs;
+    use crate::model::ids::{CloudId, Digest, JobKey, JobName, Mark, Run, TargetName};
+    use crate::model::spec::{CredentialsRef, Place};
+
+    const MINUTE_MS: i64 = 60_000;
+
+    /// Running for 2 h, and saved `count` times, each 40 min and 1,000 steps, a minute long.
+    fn saving(count: i64) -> Job {
+        let key = JobKey { name: JobName::new("a").expect("a name"), run: 1 as Run };
+        let mut job = Job::new(key, Digest("0".repeat(64)));
+        let sightings: Vec<_> = (1..=count)
+            .map(|n| {
+                serde_json::json!({
+                    "at": n * 40 * MINUTE_MS, "position": { "epoch": 0, "step": n * 1_000 },
+                    "step": n * 1_000, "took": { "secs": 60, "nanos": 0 },
+                })
+            })
+            .collect();
+        let watch = serde_json::json!({ "sightings": sightings, "warning": "Stalled" });
+        job.open.push(Attempt {
+            no: 1,
+            mark: Mark::from_random([1; 10]),
+            spec: job.spec.clone(),
+            target: TargetName::new("t").expect("a name"),
+            place: Place {
+                region: "r".into(),
+                workspace: "1".into(),
+                endpoint: "e".into(),
+                storage: None,
+                credentials: CredentialsRef::Environment,
+            },
+            start: Start::Fresh,
+            bid: None,
+            intended: WallTime(0),
+            state: AttemptState::Live {
+                id: CloudId::new("dlc1").expect("an id"),
+                status: Status::Running,
+                odd: None,
+                running: Some(WallTime(0)),
+                restarts: 0,
+                runs: Runs::default(),
+                recheck: Recheck::NotDue,
+                watch: serde_json::from_value(watch).expect("a watch"),
+            },
+            stop: None,
+            terms: None,
+        });
+        job
+    }
+
+    #[test]
+    fn a_page_tells_the_pace_and_advises_by_the_jobs_own_losses() {
+        let mut job = saving(4);
+        let now = WallTime(175 * MINUTE_MS);
+        // Seven losses in 14 h 42 min, these 2 h 55 min among them.
+        job.tally.releases = 5;
+        job.tally.restarts = 2;
+        job.progress.ran = std::time::Duration::from_secs((882 - 175) * 60);
+        let view = progress_view(&job, &[], None, now);
+        assert_eq!((view.steps_per_hour, view.every_s), (Some(1_500), Some(2_400)));
+        assert_eq!((view.every_steps, view.note.as_str()), (Some(1_000), ""));
+        let advice = view.advice.expect("advice");
+        assert_eq!((advice.loss_every_s, advice.losses), (7_560, 7));
+        assert_eq!((advice.cost_s, advice.best_s / 60), (60, 15));
+        assert!(advice.text.contains("about 6 %") && advice.loss_source == "seen");
+        let why = why_in_a_row(&job, Phase::Stalled, &[], now);
+        assert_eq!(why, "no new whole checkpoint for 15m, usually one every 40m");
+        assert_eq!(why_in_a_row(&saving(0), Phase::Running, &[], now), "");
+        // Too few losses, and nothing says that it runs on spot machines.
+        job.tally.restarts = 0;
+        job.tally.releases = 4;
+        assert_eq!(progress_view(&job, &[], None, now).advice, None);
+        // Under another spec the pace may be another one.
+        job.spec = Digest("1".repeat(64));
+        let view = progress_view(&job, &[], None, now);
+        assert_eq!(view.every_s, None);
+        assert!(view.note.contains("after attempt 1 was sent"), "{}", view.note);
+    }
 
     #[test]
     fn an_attempt_is_explained_by_the_look_after_it_and_not_by_a_later_one() {
