@@ -300,7 +300,7 @@ fn measure(layout: Layout, checkpoints: usize, format: &str) -> Result<bool> {
     let store = MadeUp { layout, checkpoints, asked: Arc::default() };
     let objects = Objects::new(Box::new(store.clone()), Arc::default());
     let place = location::parse("oss://bucket/team/run42")?;
-    let options = ScanOptions { format: format.to_owned(), custom: None, ranks: None };
+    let options = ScanOptions { format: format.to_owned(), custom: None, ..ScanOptions::default() };
     // The high-water mark from here on.
     std::fs::write("/proc/self/clear_refs", "5")?;
     let before = status("VmRSS:")?;

@@ -6,7 +6,7 @@ use super::suspects::Suspicion;
 use super::terms::{ResumeTerms, Terms};
 use super::verdict::Verdict;
 use super::watch::Watch;
-use crate::model::checkpoint::{Earlier, PassOver, Position, ResumePoint};
+use crate::model::checkpoint::{Position, ResumePoint};
 use crate::model::cloud::Status;
 use crate::model::ids::{AttemptNo, CloudId, Digest, JobKey, Mark, TargetName};
 use crate::model::spec::{Bid, Place};
@@ -533,18 +533,6 @@ impl Job {
     pub fn holds_lease(&self) -> bool {
         self.next_attempt > 1
             && (self.result.is_none() || !self.open.is_empty() || !self.copies.is_empty())
-    }
-
-    /// What a look into the bucket does not choose.
-    pub fn pass_over(&self) -> PassOver {
-        let Progress { asked, fresh_since, suspicion, .. } = &self.progress;
-        let asked = asked.map(|asked| Earlier { before: asked.at, but_step: Some(asked.step) });
-        let fresh = fresh_since.map(|before| Earlier { before, but_step: None });
-        PassOver {
-            suspects: suspicion.passed_over(),
-            overlaps: self.overlaps.iter().map(|overlap| overlap.with_margin()).collect(),
-            earlier: asked.or(fresh),
-        }
     }
 
     /// Whether nothing more will ever be done for it by itself.

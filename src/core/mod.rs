@@ -21,6 +21,7 @@ pub mod identity;
 pub mod job;
 mod lost;
 pub mod overlap;
+mod pass_over;
 pub mod phase;
 mod recheck;
 pub mod retry;

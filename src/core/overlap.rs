@@ -5,7 +5,7 @@
 //! attempt, or stop one.
 
 use super::event::Word;
-use super::job::{AttemptState, EndedAttempt};
+use super::job::{Attempt, AttemptState, EndedAttempt};
 use super::step::Draft;
 use super::verdict::Cause;
 use crate::model::ids::AttemptNo;
@@ -42,6 +42,10 @@ impl Overlap {
         self.from <= other.until && other.from <= self.until
     }
 
+    fn holds(&self, other: &Self) -> bool {
+        self.from <= other.from && other.until <= self.until
+    }
+
     fn joined(self, other: Self) -> Self {
         Self { from: self.from.min(other.from), until: self.until.max(other.until) }
     }
@@ -58,23 +62,37 @@ pub struct Span {
     pub until: WallTime,
 }
 
-/// Takes an end: whatever else ran at the time is on record, open or just ended. `began` is when its
-/// command first ran.
+/// Takes an end. `began` is when its command first ran, as far as that is known.
 pub(super) fn note_end(draft: &mut Draft<'_>, ended: &EndedAttempt, began: Option<WallTime>) {
     // One that the fence turned away never ran its command.
-    let writes = ended.verdict.cause != Cause::Fenced && draft.given.spec.checkpoint.is_some();
-    let Some(began) = began.filter(|_| writes) else { return };
+    if ended.verdict.cause == Cause::Fenced {
+        return;
+    }
+    let Some(from) = began.map(|began| beginning(&ended.attempt, began)) else { return };
+    let until = ended.ended.min(draft.given.now.wall);
+    let span = Span { no: ended.attempt.no, from, until };
+    note(draft, span);
+    if draft.next.last_run.is_none_or(|last| span.until >= last.until) {
+        draft.next.last_run = Some(span);
+    }
+}
+
+/// When an attempt may first have written. No time that a server makes up may cover more than its
+/// own life; after a restart in place, what is known may be the beginning of a later run.
+fn beginning(attempt: &Attempt, began: WallTime) -> WallTime {
+    if attempt.restarts() > 0 { attempt.intended } else { began.max(attempt.intended) }
+}
+
+/// Takes the time in which something of ours ran: whatever else ran at the time is on record, open
+/// or just ended.
+pub(super) fn note(draft: &mut Draft<'_>, span: Span) {
+    if draft.given.spec.checkpoint.is_none() {
+        return;
+    }
     let now = draft.given.now.wall;
-    let attempt = &ended.attempt;
-    let span = Span {
-        no: attempt.no,
-        // No time that a server makes up may cover more than the attempt's own life.
-        from: began.max(attempt.intended),
-        until: ended.ended.min(now),
-    };
     let open = draft.next.open.iter().filter_map(|other| match &other.state {
         AttemptState::Live { running: Some(began), .. } => {
-            Some(Span { no: other.no, from: (*began).max(other.intended), until: now })
+            Some(Span { no: other.no, from: beginning(other, *began), until: now })
         }
         AttemptState::Live { running: None, .. }
         | AttemptState::Intended
@@ -83,6 +101,9 @@ pub(super) fn note_end(draft: &mut Draft<'_>, ended: &EndedAttempt, began: Optio
     let others: Vec<Span> = open.chain(draft.next.last_run).collect();
     for other in others {
         let Some(overlap) = Overlap::of(&span, &other) else { continue };
+        if draft.next.overlaps.iter().any(|window| window.holds(&overlap)) {
+            continue;
+        }
         add(&mut draft.next.overlaps, overlap);
         draft.say_with(
             Some(span.no),
@@ -95,9 +116,6 @@ pub(super) fn note_end(draft: &mut Draft<'_>, ended: &EndedAttempt, began: Optio
             ),
             serde_json::json!({ "from": overlap.from.to_string(), "until": overlap.until.to_string() }),
         );
-    }
-    if draft.next.last_run.is_none_or(|last| span.until >= last.until) {
-        draft.next.last_run = Some(span);
     }
 }
 

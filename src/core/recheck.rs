@@ -10,8 +10,8 @@
 
 use super::event::Word;
 use super::job::{Attempt, AttemptState, Job, Recheck, Recovery, Start, StopWhy, Wanted, kept};
+use super::pass_over::cannot_load;
 use super::retry;
-use super::scan::cannot_load;
 use super::step::{Draft, Effect, ask_stops};
 use super::submit::may_submit;
 use crate::model::checkpoint::{Findings, Look, ResumePoint};

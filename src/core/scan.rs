@@ -5,16 +5,14 @@ use super::event::Word;
 use super::job::{
     Block, BlockKind, EarlyEnd, EndedAttempt, OutcomeKind, Recovery, Start, StopWhy, kept,
 };
+use super::pass_over::{cannot_load, is_passed_over, only_passed_over};
 use super::recheck;
 use super::retry;
 use super::step::{ANSWER_DUE, Draft};
 use super::suspects;
-use super::terms::{ResumeTerms, resume_terms};
 use super::verdict::{Cause, Told};
 use super::watch::Watch;
-use crate::model::checkpoint::{
-    Findings, Look, Passed, Pin, Position, ResumePoint, Unfinished, Wholeness,
-};
+use crate::model::checkpoint::{Findings, Look, Position, ResumePoint, Unfinished, Wholeness};
 use crate::model::spec::{CheckpointSpec, FirstStart, OnStopped};
 use crate::model::time::{WallTime, human};
 use std::time::Duration;
@@ -147,18 +145,6 @@ fn still_settling(
         step: unfinished.step,
     };
     true
-}
-
-/// Whether what a look chose is by now passed over.
-fn is_passed_over(draft: &Draft<'_>, findings: &Findings, point: &ResumePoint) -> bool {
-    let candidate = findings.candidates.iter().find(|candidate| candidate.path == point.path);
-    let written = candidate.and_then(|candidate| candidate.newest_object);
-    match draft.next.pass_over().reason(&point.path, point.step, written) {
-        Some(Passed::Suspect | Passed::Overlap) => true,
-        // What was there before a fresh start is told apart below.
-        Some(Passed::Earlier) => draft.next.progress.asked.is_some(),
-        None => false,
-    }
 }
 
 /// After a `first_start = "fresh"`, whole checkpoints that were there before are another run's.
@@ -450,60 +436,6 @@ fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Finding
     };
     tell_choice(draft, findings, &start);
     draft.next.recovery = Recovery::Ready { start, looked: draft.given.now.boot };
-}
-
-/// Why the trainer cannot be brought to load the chosen checkpoint, if it cannot.
-pub(super) fn cannot_load(
-    draft: &Draft<'_>,
-    findings: &Findings,
-    point: &ResumePoint,
-) -> Option<String> {
-    let newer = findings.passed_over.first();
-    let retry = match (newer, point.step) {
-        (Some(_), Some(step)) => format!("`retry --from {step}`"),
-        (_, _) => "`retry`".to_owned(),
-    };
-    let names_one = resume_terms(draft.given.spec, &Start::From(point.clone()));
-    match (point.pin, newer) {
-        (Pin::TrackerRewrite, _) => Some(format!(
-            "the newest whole checkpoint{} is {}, but the trainer reads a tracker object that \
-             leads elsewhere and no argument overrides it; rewrite the tracker, then {retry}",
-            if newer.is_some() { " to go on from" } else { "" },
-            point.path
-        )),
-        (Pin::Argument, Some(newer)) if names_one != ResumeTerms::Pinned => Some(format!(
-            "{} is passed over ({}) and {} is the newest whole one to go on from, but the resume \
-             argument names no checkpoint: the trainer would load what it finds newest; put \
-             {{path}} or {{step}} into `checkpoint.resume`, or move {} away, then {retry}",
-            kept(&newer.path),
-            newer.why.words(),
-            kept(&point.path),
-            kept(&newer.path),
-        )),
-        (Pin::Argument | Pin::OwnChoice, _) => None,
-    }
-}
-
-/// What follows where there are whole checkpoints and each is passed over. Answers whether this
-/// decides it.
-fn only_passed_over(draft: &mut Draft<'_>, findings: &Findings) -> bool {
-    let newest =
-        |why| findings.passed_over.iter().find(|one| one.why == why).map(|one| kept(&one.path));
-    if let Some(path) = newest(Passed::Suspect) {
-        let why = format!("there is no other whole checkpoint than {path}: it is tried again");
-        suspects::drop_all(draft, &why);
-        draft.next.recovery = Recovery::look();
-    } else if let Some(path) = newest(Passed::Overlap) {
-        let why = format!(
-            "every whole checkpoint was written while two attempts of the job ran at one time, the \
-             newest is {path}: nobody can tell what is in it; `retry --from STEP` takes one all \
-             the same, `retry --from fresh` starts at zero"
-        );
-        block(draft, BlockKind::OverlappedCheckpoints, &why);
-    } else {
-        return false;
-    }
-    true
 }
 
 /// Whether zero is right where no whole checkpoint was found.

@@ -7,6 +7,7 @@
 use super::event::Word;
 use super::identity::{Proof, prove};
 use super::job::{Attempt, AttemptState, Start, StopWhy, Wanted, kept};
+use super::overlap::{self, Span};
 use super::seen::{go_live, on_seen_open};
 use super::step::{Draft, Past};
 use super::terms::Terms;
@@ -50,7 +51,8 @@ pub(super) fn on_seen(draft: &mut Draft<'_>, sighting: &Sighting, past: &Past) {
         Past::Ended(ended) => note_copy(draft, cloud, ended.no, "its mark belongs to another job"),
         Past::NeverCreated { no, intended } => match proof(draft, sighting, *intended) {
             Proof::NotProved { why } => note_copy(draft, cloud, *no, &why),
-            Proof::Ours if cloud.status.is_end() => {}
+            // It decides nothing any more, but it may have written beside another one.
+            Proof::Ours if cloud.status.is_end() => note_late(draft, cloud, *no),
             Proof::Ours => take_back(draft, sighting, *no, "came late"),
         },
         Past::Stranger => on_stranger(draft, sighting),
@@ -95,6 +97,16 @@ fn take_back(draft: &mut Draft<'_>, sighting: &Sighting, no: AttemptNo, what: &s
         draft.say(Some(no), Word::Twin, format!("{id} {what}; it is stopped"));
         draft.say(Some(no), Word::Alarm, format!("a job of ours that nobody awaits: {id}"));
         adopt(draft, sighting, no, Some(StopWhy::Twin));
+    }
+}
+
+/// One that was believed never created ran and ended before it was seen.
+fn note_late(draft: &mut Draft<'_>, cloud: &CloudJob, no: AttemptNo) {
+    let now = draft.given.now.wall;
+    if let Some(from) = cloud.running {
+        let from = cloud.created.map_or(from, |created| from.max(created));
+        let until = cloud.finished.map_or(now, |finished| finished.min(now));
+        overlap::note(draft, Span { no, from, until });
     }
 }
 

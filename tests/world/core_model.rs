@@ -10,9 +10,10 @@ use spotkeeper::core::job::{
 };
 use spotkeeper::core::step::{Act, Effect, EndedRef, Given, Input, Pass, Past, Step, step};
 use spotkeeper::core::submit::Gate;
+use spotkeeper::core::suspects::Suspicion;
 use spotkeeper::model::checkpoint::{
-    Candidate, Findings, Location, Look, PassedOver, Pin, Position, ResumePoint, Scheme,
-    Unfinished, Wholeness,
+    Candidate, Findings, Location, Look, PassedOver, Pin, Position, ResumeFrom, ResumePoint,
+    Scheme, Unfinished, Wholeness,
 };
 use spotkeeper::model::cloud::{CloudJob, ExitReport, SendOutcome, Stamp, Status};
 use spotkeeper::model::ids::{CloudId, Digest, JobKey, JobName, Mark, Owner, TargetName};
@@ -20,7 +21,7 @@ use spotkeeper::model::spec::{
     CheckpointSpec, CredentialsRef, FirstStart, JobSpec, OnStopped, Place, Retry,
 };
 use spotkeeper::model::time::{BootTime, Now, WallTime};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const LIVES: u64 = 800;
@@ -62,6 +63,8 @@ struct Remote {
     counter: Counter,
     /// What it becomes when its machine is not held any more.
     decided: Status,
+    /// Accepted long after anybody could expect it: the promise of one attempt is not for it.
+    late: bool,
 }
 
 /// How the answers show restarts in place.
@@ -89,6 +92,12 @@ struct Saved {
     step: u64,
     whole: bool,
     written: WallTime,
+    /// The code with which every attempt that begins here ends at once, if the trainer cannot load it.
+    bad: Option<i32>,
+    /// The late twin that ran when it was written, if one did.
+    beside: Option<CloudId>,
+    /// Attempts that died on it.
+    deaths: u32,
 }
 
 /// Things that will happen to the cloud or to the daemon.
@@ -123,6 +132,9 @@ struct Lived {
     attempts: u32,
     /// Whether an attempt was stopped for a newer checkpoint.
     outdated: bool,
+    /// Whether a checkpoint was suspect, and whether one was written beside a twin.
+    suspected: bool,
+    overlapped: bool,
 }
 
 struct World {
@@ -151,6 +163,13 @@ struct World {
     outdated: bool,
     /// Restarts in place that were told, by id.
     told: BTreeMap<CloudId, u32>,
+    /// Cloud jobs that were shown to the daemon.
+    shown: BTreeSet<CloudId>,
+    /// Late twins so far, and checkpoints that cannot be loaded.
+    twins: u64,
+    bad: i32,
+    suspected: bool,
+    overlapped: bool,
     attempts: u32,
     history: Vec<String>,
 }
@@ -184,6 +203,11 @@ impl World {
             wiped: false,
             outdated: false,
             told: BTreeMap::new(),
+            shown: BTreeSet::new(),
+            twins: 0,
+            bad: 0,
+            suspected: false,
+            overlapped: false,
             attempts: 0,
             history: Vec::new(),
         };
@@ -277,6 +301,7 @@ impl World {
             *told += 1;
             assert_eq!(event.data["restart"], *told, "each restart is told once");
         }
+        self.suspected |= !next.progress.suspicion.marked().is_empty();
         self.outdated |= next.open.iter().any(|a| a.stop == Some(StopWhy::Outdated));
         self.durable = next.clone();
         self.memory = next;
@@ -359,8 +384,10 @@ impl World {
             Some(&attempt),
             "no submission without a durable intent"
         );
-        let alive = self.remotes.iter().filter(|remote| !remote.cloud.status.is_end()).count();
+        let alive = |remote: &&Remote| !remote.cloud.status.is_end();
+        let alive = self.remotes.iter().filter(|remote| !remote.late).filter(alive).count();
         assert_eq!(alive, 0, "a CreateJob while an attempt is not ended");
+        self.check_start(&attempt.start);
         self.attempts += 1;
         let answer = |outcome| Input::Sent { no, outcome };
         let fate = if self.calm() { 100 } else { self.rng.below(100) };
@@ -400,6 +427,48 @@ impl World {
                 );
             }
         }
+    }
+
+    /// No attempt starts from a suspect, nor from what was written beside a twin that was seen, unless
+    /// a person asked for it.
+    fn check_start(&self, start: &Start) {
+        let Start::From(point) = start else { return };
+        let saved = self.bucket.iter().find(|saved| Some(saved.step) == point.step);
+        let saved = saved.expect("it is there");
+        let progress = &self.memory.progress;
+        let is_asked_for = progress.asked.is_some_and(|asked| Some(asked.step) == point.step);
+        if is_asked_for || self.wiped {
+            return;
+        }
+        let marked = progress.suspicion.marked();
+        let suspect = marked
+            .iter()
+            .any(|suspect| suspect.path == point.path && suspect.written == Some(saved.written));
+        assert!(!suspect, "from {}, which is suspect", point.path);
+        let is_open = match &progress.suspicion {
+            Suspicion::Open { marked, .. } => marked.len() < 2,
+            Suspicion::Dropped => false,
+        };
+        assert!(saved.deaths < 2 || !is_open, "{} died on {}", saved.deaths, point.path);
+        if let Some(twin) = &saved.beside {
+            assert!(!self.shown.contains(twin), "{} was written beside {twin}", point.path);
+        }
+    }
+
+    /// A CreateJob that was proved absent, or refused, is accepted after all.
+    fn accept_late(&mut self) {
+        let running = |remote: &Remote| remote.cloud.status == Status::Running;
+        let used = |mark: &Mark| {
+            self.remotes.iter().any(|r| r.cloud.stamp.env.as_ref().is_some_and(|e| e.1 == *mark))
+        };
+        let unborn = self.past.iter().find_map(|(mark, past)| match past {
+            Past::NeverCreated { no, .. } if !used(mark) => Some((mark.clone(), *no)),
+            Past::NeverCreated { .. } | Past::Ended(_) | Past::Stranger => None,
+        });
+        let Some((mark, no)) = unborn.filter(|_| self.remotes.iter().any(running)) else { return };
+        self.accept(&mark, no, &Start::Fresh, None);
+        self.remotes.last_mut().expect("just made").late = true;
+        self.twins += 1;
     }
 
     fn accept(&mut self, mark: &Mark, no: u32, start: &Start, reply: Option<u64>) {
@@ -455,6 +524,7 @@ impl World {
             counter: [Counter::Shown, Counter::Late, Counter::Hidden]
                 [usize::try_from(self.rng.below(3)).expect("small")],
             decided: Status::Failed,
+            late: false,
         });
         if let Some(process) = reply {
             let input = Input::Sent { no, outcome: SendOutcome::Accepted { id } };
@@ -468,6 +538,12 @@ impl World {
         let calm = self.calm();
         let now = self.now;
         let wall = WallTime(EPOCH + now.cast_signed());
+        let runs = |remote: &&Remote| remote.cloud.status == Status::Running;
+        let beside = if self.remotes.iter().filter(runs).count() > 1 {
+            self.remotes.iter().find(|remote| remote.late).map(|remote| remote.cloud.id.clone())
+        } else {
+            None
+        };
         for remote in &mut self.remotes {
             let cloud = &mut remote.cloud;
             if cloud.status.is_end() {
@@ -497,6 +573,18 @@ impl World {
                     remote.count();
                 }
                 Status::Running => {
+                    let start = self.bucket.iter_mut().find(|saved| saved.step == remote.from);
+                    if let (Some(saved), true) = (start, remote.step == remote.from)
+                        && let Some(code) = saved.bad
+                    {
+                        saved.deaths += u32::from(!remote.late);
+                        cloud.status = Status::Failed;
+                        cloud.reason_code = "JobFailed".to_owned();
+                        cloud.exits = vec![ExitReport { code, pods: 1 }];
+                        cloud.finished = Some(wall);
+                        remote.count();
+                        continue;
+                    }
                     remote.step += 1;
                     let saves = remote.step.is_multiple_of(5);
                     let released = !calm && self.rng.chance(6);
@@ -504,7 +592,19 @@ impl World {
                         // A release in the middle of a save leaves a torn one.
                         self.bucket.retain(|saved| saved.step != remote.step);
                         let whole = !released || self.rng.chance(50);
-                        self.bucket.push(Saved { step: remote.step, whole, written: wall });
+                        let bad = (!calm && self.bad < 2 && self.rng.chance(4)).then(|| {
+                            self.bad += 1;
+                            1 + self.bad
+                        });
+                        self.overlapped |= beside.is_some();
+                        self.bucket.push(Saved {
+                            step: remote.step,
+                            whole,
+                            written: wall,
+                            bad,
+                            beside: beside.clone(),
+                            deaths: 0,
+                        });
                     }
                     let held = self.rng.chance(20);
                     if released && self.rng.chance(50) {
@@ -622,6 +722,7 @@ impl World {
                 continue;
             }
             let place = self.place.clone();
+            self.shown.insert(cloud.id.clone());
             self.feed(Input::Seen { mark, cloud: Box::new(cloud), past, place });
         }
         if process != self.process {
@@ -651,7 +752,8 @@ impl World {
     }
 
     fn check(&self) {
-        let alive = self.remotes.iter().filter(|r| !r.cloud.status.is_end()).count();
+        let alive = |r: &&Remote| !r.cloud.status.is_end() && !r.late;
+        let alive = self.remotes.iter().filter(alive).count();
         assert!(alive <= 1, "never twice: {alive} attempts are not ended");
         if let Some(result) = &self.durable.result
             && self.durable.open.is_empty()
@@ -704,6 +806,9 @@ impl World {
                     Coming::Input { .. } | Coming::Sweep { .. } | Coming::Wake { .. } => {}
                     Coming::Remote => {
                         self.run_remotes();
+                        if !self.calm() && self.twins < 6 && self.rng.chance(15) {
+                            self.accept_late();
+                        }
                         self.at(self.now + 20_000, Coming::Remote);
                     }
                     Coming::Crash => self.crash(),
@@ -744,23 +849,33 @@ impl World {
                     assert!(self.outdated, "nobody stopped anything");
                     self.at(self.now, Coming::Operator(Act::Retry));
                 }
+                if settled && !self.cancelled {
+                    // What only a person can decide, and what a person would not let go on for long.
+                    let stuck = self.memory.progress.ends > 20 && self.memory.open.is_empty();
+                    if block == Some(BlockKind::OverlappedCheckpoints) || stuck {
+                        self.at(self.now, Coming::Operator(Act::RetryFrom(ResumeFrom::Fresh)));
+                    }
+                }
                 if settled && held {
-                    return (OutcomeKind::Cancelled, self.attempts, self.outdated);
+                    let seen = (self.suspected, self.overlapped);
+                    return (OutcomeKind::Cancelled, self.attempts, self.outdated, seen);
                 }
                 if settled && self.memory.is_over() {
                     self.check_restarts();
                     let kind = self.memory.result.as_ref().expect("a result").kind;
-                    return (kind, self.attempts, self.outdated);
+                    let seen = (self.suspected, self.overlapped);
+                    return (kind, self.attempts, self.outdated, seen);
                 }
             }
             panic!("the queue ran dry: nothing was awaited");
         }));
         match outcome {
-            Ok((kind, attempts, outdated)) => {
+            Ok((kind, attempts, outdated, seen)) => {
                 if kind == OutcomeKind::Cancelled {
                     assert!(self.cancelled, "cancelled, and nobody asked for it");
                 }
-                Lived { kind, attempts, outdated }
+                let (suspected, overlapped) = seen;
+                Lived { kind, attempts, outdated, suspected, overlapped }
             }
             Err(cause) => {
                 eprintln!("seed {seed}:\n{}", self.history.join("\n"));
@@ -831,13 +946,15 @@ fn spec() -> JobSpec {
 #[test]
 fn thousands_of_lives_keep_both_promises() {
     let mut tally: BTreeMap<&str, u64> = BTreeMap::new();
-    let (mut attempts, mut outdated) = (0, 0);
+    let (mut attempts, mut outdated, mut suspected, mut overlapped) = (0, 0, 0, 0);
     for seed in 0..LIVES {
-        let Lived { kind, attempts: sent, outdated: stopped } = World::new(seed).live(seed);
-        attempts += sent;
-        outdated += u64::from(stopped);
+        let life = World::new(seed).live(seed);
+        attempts += life.attempts;
+        outdated += u64::from(life.outdated);
+        suspected += u64::from(life.suspected);
+        overlapped += u64::from(life.overlapped);
         *tally
-            .entry(match kind {
+            .entry(match life.kind {
                 OutcomeKind::Succeeded => "succeeded",
                 OutcomeKind::Failed => "failed",
                 OutcomeKind::Cancelled => "cancelled",
@@ -849,5 +966,8 @@ fn thousands_of_lives_keep_both_promises() {
     assert!(tally.get("succeeded").is_some_and(|n| *n > LIVES / 2));
     assert!(tally.get("cancelled").is_some_and(|n| *n > LIVES / 100));
     assert!(outdated > LIVES / 10, "{outdated} lives with an outdated attempt");
+    println!("{suspected} lives with a suspect, {overlapped} with a checkpoint of an overlap");
+    assert!(suspected > LIVES / 10, "{suspected} lives with a suspect");
+    assert!(overlapped > LIVES / 50, "{overlapped} lives with a checkpoint of an overlap");
     assert!(u64::from(attempts) > LIVES * 3, "too few attempts to mean anything");
 }

@@ -1,6 +1,6 @@
 //! Checkpoints that attempts die on, and checkpoints that two attempts may have written.
 
-use super::desk::{Desk, HOUR, MINUTE, as_in, candidate, cloud, id, mark, none, point};
+use super::desk::{Desk, HOUR, MINUTE, as_in, candidate, cloud, id, mark, none, point, refused};
 use spotkeeper::core::event::Word;
 use spotkeeper::core::job::{BlockKind, Job, OutcomeKind, Start};
 use spotkeeper::core::step::{Act, Input};
@@ -485,4 +485,27 @@ fn a_twin_that_the_fence_turned_away_wrote_nothing() {
     desk.see(twin);
     assert_eq!(desk.causes.last(), Some(&Cause::Fenced));
     assert_eq!(desk.job.overlaps, []);
+}
+
+#[test]
+fn a_late_one_that_ended_before_it_was_seen_overlapped_too_and_is_told_once() {
+    let mut desk = Desk::new();
+    let mut bucket = Bucket::of(&desk, &[900]);
+    desk.feed(Input::Tick);
+    submit(&mut desk, &bucket);
+    let late = desk.job.open[0].mark.clone();
+    desk.sent(refused("Throttling", true)).wait_out();
+    submit(&mut desk, &bucket);
+    desk.live();
+    let mut twin = cloud(1, &late, Status::Failed);
+    twin.id = id(99);
+    twin.created = Some(desk.now.wall);
+    twin.running = Some(desk.now.wall.plus(MINUTE));
+    desk.wait(10 * MINUTE);
+    bucket.write(&desk, 1000);
+    desk.wait(MINUTE);
+    twin.finished = Some(desk.now.wall);
+    desk.see(twin.clone()).see(twin);
+    assert_eq!((desk.job.overlaps.len(), desk.count(Word::Twin)), (1, 1));
+    assert_eq!(dies_live_of_first(&mut desk, &bucket), Some(900));
 }
