@@ -533,17 +533,19 @@ impl World {
         self.history.push(format!("{:>9} (cloud accepts {mark}, attempt {no})", self.now));
     }
 
+    /// A late twin, where two run.
+    fn running_twin(&self) -> Option<CloudId> {
+        let runs = |remote: &&Remote| remote.cloud.status == Status::Running;
+        let twin = self.remotes.iter().filter(runs).find(|remote| remote.late)?;
+        (self.remotes.iter().filter(runs).count() > 1).then(|| twin.cloud.id.clone())
+    }
+
     /// Lets the machines of the cloud work, save, end or be taken away.
     fn run_remotes(&mut self) {
         let calm = self.calm();
         let now = self.now;
         let wall = WallTime(EPOCH + now.cast_signed());
-        let runs = |remote: &&Remote| remote.cloud.status == Status::Running;
-        let beside = if self.remotes.iter().filter(runs).count() > 1 {
-            self.remotes.iter().find(|remote| remote.late).map(|remote| remote.cloud.id.clone())
-        } else {
-            None
-        };
+        let beside = self.running_twin();
         for remote in &mut self.remotes {
             let cloud = &mut remote.cloud;
             if cloud.status.is_end() {
@@ -573,18 +575,10 @@ impl World {
                     remote.count();
                 }
                 Status::Running => {
-                    let start = self.bucket.iter_mut().find(|saved| saved.step == remote.from);
-                    if let (Some(saved), true) = (start, remote.step == remote.from)
-                        && let Some(code) = saved.bad
-                    {
-                        saved.deaths += u32::from(!remote.late);
-                        cloud.status = Status::Failed;
-                        cloud.reason_code = "JobFailed".to_owned();
-                        cloud.exits = vec![ExitReport { code, pods: 1 }];
-                        cloud.finished = Some(wall);
-                        remote.count();
+                    if cannot_load(&mut self.bucket, remote, wall) {
                         continue;
                     }
+                    let cloud = &mut remote.cloud;
                     remote.step += 1;
                     let saves = remote.step.is_multiple_of(5);
                     let released = !calm && self.rng.chance(6);
@@ -787,6 +781,16 @@ impl World {
         }
     }
 
+    fn lived(&self, kind: OutcomeKind) -> Lived {
+        Lived {
+            kind,
+            attempts: self.attempts,
+            outdated: self.outdated,
+            suspected: self.suspected,
+            overlapped: self.overlapped,
+        }
+    }
+
     /// Lives until the job is over; panics with the history where a promise breaks.
     fn live(mut self, seed: u64) -> Lived {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -857,25 +861,22 @@ impl World {
                     }
                 }
                 if settled && held {
-                    let seen = (self.suspected, self.overlapped);
-                    return (OutcomeKind::Cancelled, self.attempts, self.outdated, seen);
+                    return self.lived(OutcomeKind::Cancelled);
                 }
                 if settled && self.memory.is_over() {
                     self.check_restarts();
                     let kind = self.memory.result.as_ref().expect("a result").kind;
-                    let seen = (self.suspected, self.overlapped);
-                    return (kind, self.attempts, self.outdated, seen);
+                    return self.lived(kind);
                 }
             }
             panic!("the queue ran dry: nothing was awaited");
         }));
         match outcome {
-            Ok((kind, attempts, outdated, seen)) => {
-                if kind == OutcomeKind::Cancelled {
+            Ok(life) => {
+                if life.kind == OutcomeKind::Cancelled {
                     assert!(self.cancelled, "cancelled, and nobody asked for it");
                 }
-                let (suspected, overlapped) = seen;
-                Lived { kind, attempts, outdated, suspected, overlapped }
+                life
             }
             Err(cause) => {
                 eprintln!("seed {seed}:\n{}", self.history.join("\n"));
@@ -883,6 +884,20 @@ impl World {
             }
         }
     }
+}
+
+/// Whether an attempt dies on the checkpoint that it begins at.
+fn cannot_load(bucket: &mut [Saved], remote: &mut Remote, wall: WallTime) -> bool {
+    let start = bucket.iter_mut().find(|saved| saved.step == remote.from);
+    let Some(saved) = start.filter(|_| remote.step == remote.from) else { return false };
+    let Some(code) = saved.bad else { return false };
+    saved.deaths += u32::from(!remote.late);
+    remote.cloud.status = Status::Failed;
+    remote.cloud.reason_code = "JobFailed".to_owned();
+    remote.cloud.exits = vec![ExitReport { code, pods: 1 }];
+    remote.cloud.finished = Some(wall);
+    remote.count();
+    true
 }
 
 fn short(input: &Input) -> String {

@@ -118,12 +118,13 @@ fn two_early_deaths_on_one_checkpoint_make_the_next_attempt_take_the_one_before(
 
 #[test]
 fn an_end_says_something_of_a_checkpoint_only_if_it_is_early_and_the_jobs_own() {
+    type Change = Box<dyn Fn(&mut CloudJob)>;
     let stopped = |cloud: &mut CloudJob| cloud.status = Status::Stopped;
     let never_ran = |cloud: &mut CloudJob| {
         cloud.running = None;
         cloud.exits = Vec::new();
     };
-    let mut ends: Vec<(&str, Duration, Box<dyn Fn(&mut CloudJob)>, bool)> = vec![
+    let mut ends: Vec<(&str, Duration, Change, bool)> = vec![
         ("an error of its own", MINUTE, Box::new(exits(1)), true),
         ("killed, and nothing says by what", MINUTE, Box::new(exits(137)), true),
         ("nothing at all", MINUTE, Box::new(|_| {}), true),
