@@ -5,7 +5,7 @@
 //! and no `.metadata` is an export of the weights.
 
 use super::{Case, Checkpoint, Format, Judgement, ResumeWay, parts};
-use crate::checkpoint::dcp::METADATA;
+use crate::checkpoint::dcp::{METADATA, metadata_rank};
 use crate::checkpoint::names::{Kind, NameShape};
 use crate::checkpoint::objects::{Folder, StoreError};
 use crate::model::checkpoint::{Pin, Wholeness};
@@ -32,11 +32,13 @@ async fn judge(case: Case<'_>) -> Result<Judgement, StoreError> {
     if let Some(settled) = parts::dcp(case, "").await? {
         return Ok(settled);
     }
-    Ok(Judgement::whole("each shard is as long as .metadata says"))
+    Ok(Judgement::whole("each shard is as long as its metadata says"))
 }
 
 fn is_checkpoint(shape: &NameShape, name: &str, folder: &Folder) -> bool {
-    shape.read(name, Kind::Folder).is_some() && folder.object(METADATA).is_some()
+    let is_metadata = |name: &str| name == METADATA || metadata_rank(name).is_some();
+    shape.read(name, Kind::Folder).is_some()
+        && folder.objects.iter().any(|object| is_metadata(&object.key))
 }
 
 impl Format for TorchDcp {

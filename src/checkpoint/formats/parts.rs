@@ -10,7 +10,7 @@ use crate::checkpoint::safetensors::{self, TensorFile};
 use crate::checkpoint::torch_zip::{self, TorchFile};
 use crate::model::checkpoint::Wholeness;
 use futures_util::StreamExt;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Reads of one checkpoint's files that are on their way at one time.
 const READS_AT_ONCE: usize = 16;
@@ -93,13 +93,41 @@ pub(super) async fn json<T: serde::de::DeserializeOwned>(
 
 #[derive(serde::Deserialize)]
 struct Index {
-    weight_map: BTreeMap<String, String>,
+    weight_map: Values,
+}
+
+/// The different values of a map of texts: an index names each of some hundred thousand tensors, and
+/// few files.
+struct Values(BTreeSet<String>);
+
+impl<'de> serde::Deserialize<'de> for Values {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ValuesVisitor)
+    }
+}
+
+struct ValuesVisitor;
+
+impl<'de> serde::de::Visitor<'de> for ValuesVisitor {
+    type Value = Values;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("names of tensors, and the file of each")
+    }
+
+    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Values, A::Error> {
+        let mut values = BTreeSet::new();
+        while let Some((serde::de::IgnoredAny, file)) = map.next_entry::<_, String>()? {
+            values.insert(file);
+        }
+        Ok(Values(values))
+    }
 }
 
 /// Whether every file that an index names is there. `key` is the index.
 pub(super) async fn index(case: Case<'_>, key: &str) -> Result<Settled, StoreError> {
-    let names: BTreeSet<String> = match json::<Index>(case, key).await? {
-        Ok(index) => index.weight_map.into_values().collect(),
+    let names = match json::<Index>(case, key).await? {
+        Ok(index) => index.weight_map.0,
         Err(judgement) => return Ok(Some(judgement)),
     };
     let folder = key.rfind('/').map_or("", |at| &key[..=at]);
@@ -157,10 +185,34 @@ pub(super) async fn dlrover_stage(case: Case<'_>) -> Result<Settled, StoreError>
     Ok(left.map(|name| Judgement::torn(format!("{DLROVER_STAGE}/{name} is left: not committed"))))
 }
 
+/// What it means that the parts of so many ranks are there in full, where nothing says how many ranks
+/// there were: only the job's own number, or the checkpoint before it, can tell.
+fn of_ranks(case: Case<'_>, folder: &str, ranks: u64) -> Settled {
+    let count = |sibling: &Checkpoint| dcp::ranks_of(sibling, folder).len() as u64;
+    let older = case.siblings.iter().filter(|sibling| case.is_older(sibling));
+    let before = older.max_by_key(|sibling| sibling.position).map(|sibling| count(sibling));
+    let any = || case.siblings.iter().map(|sibling| count(sibling)).min();
+    match (case.ranks.map(u64::from), before.or_else(any)) {
+        (Some(wanted), _) if ranks < wanted => {
+            Some(Judgement::torn(format!("the metadata of {ranks} ranks of {wanted}")))
+        }
+        (Some(_), _) => None,
+        (None, Some(others)) if others > 0 && ranks >= others => None,
+        (None, Some(_) | None) => {
+            let why = format!(
+                "the metadata of {ranks} ranks, each whole; nothing says how many there were: set \
+                 `ranks` in [checkpoint]"
+            );
+            Some(Judgement { wholeness: Wholeness::Unknown, why })
+        }
+    }
+}
+
 /// Whether a DCP folder within the checkpoint (empty, or ending in `/`) is whole.
 pub(super) async fn dcp(case: Case<'_>, folder: &str) -> Result<Settled, StoreError> {
     Ok(match dcp::check(case.objects, case.checkpoint, folder).await? {
         Shards::Whole(_) => None,
+        Shards::OfRanks(ranks) => of_ranks(case, folder, ranks),
         Shards::Torn(why) => Some(Judgement::torn(why)),
         // A save that was cut leaves one such checkpoint, a copy of the whole root leaves several.
         Shards::Younger(_) if case.siblings.iter().any(|sibling| dcp::has_younger(sibling)) => None,
