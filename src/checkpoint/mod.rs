@@ -16,6 +16,7 @@ pub mod names;
 pub mod objects;
 pub mod pickle;
 pub mod report;
+mod run;
 pub mod safetensors;
 pub mod scan;
 pub mod store_folder;

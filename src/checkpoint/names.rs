@@ -22,9 +22,13 @@ pub enum NameShape {
     GlobalStepUnderscore,
     /// Folders `step-N` or `step_N`: torchtitan and other DCP trainers.
     Step,
+    /// Folders `epoch_N`: Accelerate's examples. Data sets are called so as well: such a folder counts
+    /// only with something of a checkpoint in it.
+    EpochUnderscore,
     /// Folders `epoch-E_step-S`: Colossal-AI.
     EpochStep,
-    /// Files or folders with `step=N` in their names: Lightning, NeMo.
+    /// Files or folders with `step=N` in their names: Lightning, NeMo. Others of Lightning's names show
+    /// no step (see [`NameShape::fits`]).
     StepEquals,
     /// Files or folders `epE-baB…`: Composer.
     EpochBatch,
@@ -45,13 +49,14 @@ pub enum Kind {
 }
 
 /// The shapes that `auto` looks for.
-pub const SHAPES: [NameShape; 10] = [
+pub const SHAPES: [NameShape; 11] = [
     NameShape::Iteration,
     NameShape::CheckpointDash,
     NameShape::CheckpointUnderscore,
     NameShape::GlobalStep,
     NameShape::GlobalStepUnderscore,
     NameShape::Step,
+    NameShape::EpochUnderscore,
     NameShape::EpochStep,
     NameShape::StepEquals,
     NameShape::EpochBatch,
@@ -68,6 +73,7 @@ impl NameShape {
             Self::GlobalStep => "DeepSpeed",
             Self::GlobalStepUnderscore => "verl",
             Self::Step => "torchtitan or another DCP trainer",
+            Self::EpochUnderscore => "Accelerate",
             Self::EpochStep => "Colossal-AI",
             Self::StepEquals => "Lightning or NeMo",
             Self::EpochBatch => "Composer",
@@ -86,11 +92,17 @@ impl NameShape {
             | Self::GlobalStep
             | Self::GlobalStepUnderscore
             | Self::Step
+            | Self::EpochUnderscore
             | Self::StepEquals
             | Self::EpochBatch
             | Self::Number
             | Self::Custom(_) => false,
         }
+    }
+
+    /// Whether a name is one of this shape, also where the step stands only inside the file.
+    pub fn fits(&self, name: &str, kind: Kind) -> bool {
+        self.read(name, kind).is_some() || (*self == Self::StepEquals && is_stepless(name))
     }
 
     /// Where a name of this shape stands in its order; `None` if it is not one.
@@ -107,6 +119,7 @@ impl NameShape {
             Self::Step => {
                 folder.then(|| after("step-").or_else(|| after("step_"))).flatten().map(step)
             }
+            Self::EpochUnderscore => folder.then(|| after("epoch_")).flatten().map(step),
             Self::EpochStep => {
                 let (epoch, rest) = name.strip_prefix("epoch-")?.split_once("_step-")?;
                 let position = Position { epoch: digits(epoch)?, step: digits(rest)? };
@@ -135,14 +148,57 @@ fn iteration(name: &str) -> Option<u64> {
     fits.then(|| digits(number)).flatten()
 }
 
-/// `…step=30….ckpt`, or a folder of such a name. NeMo's `-EMA` copy holds averaged weights and is
-/// loaded beside the checkpoint that it belongs to: it is none by itself.
+/// `…step=30….ckpt`, or a folder of such a name. A measure may end in the same letters:
+/// `step=30-loss_step=0.25.ckpt` is of step 30.
 fn step_equals(name: &str) -> Option<u64> {
-    let rest = name.rsplit_once("step=")?.1;
-    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let stem = name.strip_suffix(".ckpt").or_else(|| name.strip_suffix(".nemo")).unwrap_or(name);
-    let is_other = stem.ends_with("-unfinished") || stem.ends_with("-EMA");
-    if is_other { None } else { digits(&rest[..end]) }
+    if is_beside(stem(name)) {
+        return None;
+    }
+    let found = name.match_indices("step=").filter_map(|(at, word)| {
+        let (before, rest) = (&name[..at], &name[at + word.len()..]);
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let fraction = rest[end..].strip_prefix('.').is_some_and(|r| r.starts_with(is_digit));
+        let step = digits(&rest[..end]).filter(|_| !fraction)?;
+        let is_own_word = before.is_empty()
+            || before.ends_with(['-', '/', ' ', '.'])
+            || before.ends_with("global_")
+            || before.strip_suffix('_').is_some_and(|before| before.ends_with(is_digit));
+        Some((is_own_word, step))
+    });
+    found.max_by_key(|(is_own_word, _)| *is_own_word).map(|(_, step)| step)
+}
+
+fn is_digit(c: char) -> bool {
+    c.is_ascii_digit()
+}
+
+fn stem(name: &str) -> &str {
+    name.strip_suffix(".ckpt").or_else(|| name.strip_suffix(".nemo")).unwrap_or(name)
+}
+
+/// NeMo's `-EMA` copy holds averaged weights and is loaded beside the checkpoint that it belongs to:
+/// it is none by itself, and neither is a marker.
+fn is_beside(stem: &str) -> bool {
+    stem.ends_with("-unfinished") || stem.ends_with("-EMA")
+}
+
+/// Lightning's names without a step: `last.ckpt`, `last-v1.ckpt`, `hpc_ckpt_3.ckpt`, and what a
+/// template of other words makes, `epoch=2-loss=0.31.ckpt`.
+fn is_stepless(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or_default();
+    let Some(stem) = name.strip_suffix(".ckpt") else { return false };
+    let is_last = stem == "last" || stem.strip_prefix("last-v").and_then(digits).is_some();
+    let is_hpc = stem.strip_prefix("hpc_ckpt_").and_then(digits).is_some();
+    is_last || is_hpc || (stem.contains('=') && !is_beside(stem))
+}
+
+/// The indices of a rank in the name of its folder: `mp_rank_01_003`, `tp_rank_01_pp_rank_003`.
+pub fn rank_of(folder: &str) -> Option<Vec<u64>> {
+    if let Some(ranks) = folder.strip_prefix("mp_rank_") {
+        return ranks.split('_').map(digits).collect();
+    }
+    let (tensor, pipeline) = folder.strip_prefix("tp_rank_")?.split_once("_pp_rank_")?;
+    Some(vec![digits(tensor)?, digits(pipeline)?])
 }
 
 /// A root's path with what a new launch changes taken out (`v3-20260301-080000`, `version_3`), and
@@ -195,6 +251,13 @@ mod tests {
             ("epoch=2-step=30.ckpt", Kind::File, NameShape::StepEquals, 0, 30),
             ("g--step=199-x=1.0-last", Kind::Folder, NameShape::StepEquals, 0, 199),
             ("ep0-ba1000-rank0.pt", Kind::File, NameShape::EpochBatch, 0, 1000),
+            ("epoch_3", Kind::Folder, NameShape::EpochUnderscore, 0, 3),
+            ("epoch=2-step=30-loss_step=0.25.ckpt", Kind::File, NameShape::StepEquals, 0, 30),
+            ("epoch=2-step=30-loss_step=1.ckpt", Kind::File, NameShape::StepEquals, 0, 30),
+            ("epoch=2_step=30_loss_step=1.ckpt", Kind::File, NameShape::StepEquals, 0, 30),
+            ("loss_step=1-global_step=30.ckpt", Kind::File, NameShape::StepEquals, 0, 30),
+            ("val/loss=0.25-step=30.ckpt", Kind::File, NameShape::StepEquals, 0, 30),
+            ("epoch=2-step=30-val=loss=0.25.ckpt", Kind::File, NameShape::StepEquals, 0, 30),
         ] {
             assert_eq!(shapes_of(name, kind), [(shape, epoch, step)], "{name}");
         }
@@ -217,6 +280,37 @@ mod tests {
             assert_eq!(shapes_of(name, Kind::Folder), [], "{name}");
         }
         assert_eq!(shapes_of("iter_0000100", Kind::File), []);
+    }
+
+    #[test]
+    fn a_name_of_lightning_may_show_no_step() {
+        let fits = |name: &str| {
+            let step = NameShape::StepEquals.read(name, Kind::File);
+            NameShape::StepEquals.fits(name, Kind::File) && step.is_none()
+        };
+        for name in [
+            "last.ckpt",
+            "last-v1.ckpt",
+            "hpc_ckpt_3.ckpt",
+            "epoch=2-loss=0.31.ckpt",
+            "mp_rank_00/last.ckpt",
+            "loss_step=0.25.ckpt",
+        ] {
+            assert!(fits(name), "{name}");
+        }
+        for name in ["last", "last-vx.ckpt", "hpc_ckpt_.ckpt", "v1-5.ckpt", "a=1", "a=1-EMA.ckpt"] {
+            assert!(!fits(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_rank_folder_names_its_indices() {
+        assert_eq!(rank_of("mp_rank_01"), Some(vec![1]));
+        assert_eq!(rank_of("mp_rank_01_003"), Some(vec![1, 3]));
+        assert_eq!(rank_of("tp_rank_01_pp_rank_003"), Some(vec![1, 3]));
+        for name in ["mp_rank_", "mp_rank_x", "tp_rank_01", "rank_1"] {
+            assert_eq!(rank_of(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! A look: which checkpoints are under a location, and which one to go on from.
 
 use super::formats::{Case, Checkpoint, Format, FormatError, Judgement, Root, Wanted};
-use super::names::{Kind, NameShape, SHAPES, launches};
-use super::objects::{Object, Objects, OddKeys, StoreError, chain, join};
+use super::names::{Kind, NameShape, SHAPES};
+use super::objects::{Object, Objects, OddKeys, StoreError, chain};
+use super::run::{Run, list_entry};
 use super::store_folder::FolderStore;
 use super::store_s3::{AccessError, S3Store, StorageAccess};
-use super::walk::{FOLDERS_LIMIT, walk};
+use super::walk::{FOLDERS_LIMIT, has_ranks, walk};
 use crate::model::checkpoint::{
-    CANDIDATES_LIMIT, Candidate, Findings, Location, Look, PassOver, Passed, PassedOver, Position,
+    CANDIDATES_LIMIT, Candidate, Findings, Location, Look, PassOver, Passed, PassedOver,
     ResumePoint, Scheme, Unfinished, Wholeness,
 };
 use crate::model::error::Class;
@@ -15,7 +16,6 @@ use crate::model::spec::{CheckpointSpec, CustomLayout};
 use crate::model::time::WallTime;
 use futures_util::StreamExt;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,8 @@ const FEW_SIBLINGS: usize = 1;
 const EARLIER_RUN: Duration = Duration::from_secs(60);
 /// By how much other ranks' files may be younger than the file that is written last.
 const LATE_RANK: Duration = Duration::from_secs(5);
+/// Entries whose names show no step that are opened to read it, the youngest first.
+const OPENED: usize = 8;
 /// Listings of candidates that are on their way at one time.
 const LISTINGS_AT_ONCE: usize = 4;
 
@@ -166,7 +168,7 @@ async fn find(
         Wanted::Auto => SHAPES.to_vec(),
         Wanted::Known(_) | Wanted::Custom(_) => {
             let mut shapes: Vec<NameShape> = Vec::new();
-            for shape in formats.iter().map(|format| format.shape()) {
+            for shape in formats.iter().flat_map(|format| format.shapes()) {
                 if !shapes.contains(&shape) {
                     shapes.push(shape);
                 }
@@ -179,7 +181,9 @@ async fn find(
     let itself = formats.iter().find(|f| f.is_checkpoint(name, &top)).copied();
     let walked = match itself {
         // A folder that is a checkpoint and holds others as well is first of all a root.
-        Some(format) if !has_children(&top, &shapes) => {
+        Some(format)
+            if !has_children(&top, &shapes) && !has_ranks(objects, &top, &shapes).await? =>
+        {
             let run = Run::of_itself(format.shape(), name);
             let scan = Scan { objects, run, options, now, beside: SIBLINGS };
             return scan.choose(format, None).await;
@@ -195,8 +199,10 @@ async fn find(
         Err(ambiguous) => return Ok(Findings { ambiguous, ..Findings::default() }),
     };
     let mut scan = Scan { objects, run, options, now, beside: FEW_SIBLINGS };
-    let fitting = formats.iter().filter(|format| format.shape() == scan.run.shape);
+    let fitting = formats.iter().filter(|format| format.shapes().contains(&scan.run.shape));
     let fitting: Vec<&dyn Format> = fitting.copied().collect();
+    scan.add_beside(&fitting).await?;
+    scan.read_steps(&fitting).await?;
     let format_of = |newest: &[&Checkpoint]| {
         let claimed = fitting.iter().copied().find(|format| format.claims(newest));
         match wanted {
@@ -224,82 +230,9 @@ async fn find(
 }
 
 fn has_children(folder: &super::objects::Folder, shapes: &[NameShape]) -> bool {
-    let reads = |name: &str, kind| shapes.iter().any(|shape| shape.read(name, kind).is_some());
+    let reads = |name: &str, kind| shapes.iter().any(|shape| shape.fits(name, kind));
     folder.folders.iter().any(|name| reads(name, Kind::Folder))
         || folder.objects.iter().any(|object| reads(&object.key, Kind::File))
-}
-
-/// A name that a listing showed.
-#[derive(Debug)]
-struct Entry {
-    root: usize,
-    name: String,
-    path: String,
-    kind: Kind,
-    position: Option<Position>,
-    /// When a file was written; of a folder a listing does not say.
-    modified: Option<WallTime>,
-}
-
-/// The roots of one run, and the checkpoints in them, newest first.
-#[derive(Debug)]
-struct Run {
-    shape: NameShape,
-    roots: Vec<Root>,
-    entries: Vec<Entry>,
-    /// What was listed of the entries so far.
-    listed: BTreeMap<usize, Checkpoint>,
-}
-
-impl Run {
-    /// Roots that are one run; else the paths of all of them.
-    fn of_roots(found: Vec<(Root, NameShape)>) -> Result<Option<Self>, Vec<String>> {
-        let Some((first, shape)) = found.first() else { return Ok(None) };
-        let (run, shape) = (launches(&first.path).0, shape.clone());
-        if found.iter().any(|(root, other)| launches(&root.path).0 != run || *other != shape) {
-            let mut paths: Vec<_> = found.into_iter().map(|(root, _)| root.path).collect();
-            paths.sort();
-            paths.dedup();
-            return Err(paths);
-        }
-        let roots: Vec<Root> = found.into_iter().map(|(root, _)| root).collect();
-        let mut entries = Vec::new();
-        for (at, root) in roots.iter().enumerate() {
-            let Some(folder) = &root.folder else { continue };
-            let folders = folder.folders.iter().map(|name| (name, Kind::Folder, None));
-            let files = folder.objects.iter().map(|o| (&o.key, Kind::File, Some(o.modified)));
-            for (name, kind, modified) in folders.chain(files) {
-                let Some(position) = shape.read(name, kind) else { continue };
-                entries.push(Entry {
-                    root: at,
-                    name: name.clone(),
-                    path: join(&root.path, name),
-                    kind,
-                    position: Some(position),
-                    modified,
-                });
-            }
-        }
-        // Files of one step are copies, or of several launches (`-v1`): the youngest first.
-        let order =
-            |e: &Entry| (e.position, launches(&roots[e.root].path).1, e.modified, e.name.clone());
-        entries.sort_by_key(|entry| std::cmp::Reverse(order(entry)));
-        Ok(Some(Self { shape, roots, entries, listed: BTreeMap::new() }))
-    }
-
-    /// The location itself, whose name is `name`.
-    fn of_itself(shape: NameShape, name: &str) -> Self {
-        let entry = Entry {
-            root: 0,
-            name: name.to_owned(),
-            path: ".".into(),
-            kind: Kind::Folder,
-            position: shape.read(name, Kind::Folder),
-            modified: None,
-        };
-        let root = Root { path: "..".into(), folder: None };
-        Self { shape, roots: vec![root], entries: vec![entry], listed: BTreeMap::new() }
-    }
 }
 
 struct Scan<'a> {
@@ -323,18 +256,61 @@ impl Scan<'_> {
         &self,
         format_of: &impl Fn(&[&Checkpoint]) -> Option<&'f dyn Format>,
     ) -> bool {
-        // Nothing in a folder of Accelerate marks its end: the more there is to compare, the better.
-        if self.run.shape == NameShape::CheckpointUnderscore {
-            return false;
-        }
         let (Some(newest), Some(before)) = (self.run.listed.get(&0), self.run.listed.get(&1))
         else {
             return self.run.entries.len() <= 1;
         };
+        if format_of(&[newest, before]).is_some_and(|format| !format.marks_its_end()) {
+            return false;
+        }
         let word = |one: &Checkpoint| format_of(&[one]).map(Format::word);
         self.run.entries[0].root == self.run.entries[1].root
             && word(newest) == word(before)
             && names(newest).eq(names(before))
+    }
+
+    /// Adds the checkpoints of a root that stand in a folder of it. Where only that folder was found,
+    /// the root that it is a part of takes its place.
+    async fn add_beside(&mut self, formats: &[&dyn Format]) -> Result<(), StoreError> {
+        for at in 0..self.run.roots.len() {
+            let found = &self.run.roots[at];
+            let mut outer = None;
+            if let Some(path) = formats.iter().find_map(|format| format.owner(&found.path)) {
+                let folder = Some(self.objects.folder(&path).await?);
+                outer = Some(Root { path, folder });
+            }
+            let root = outer.as_ref().unwrap_or(found);
+            let mut names = Vec::new();
+            for format in formats {
+                if names.is_empty() {
+                    names = format.beside(self.objects, root).await?;
+                }
+            }
+            if let Some(outer) = outer.filter(|_| !names.is_empty()) {
+                self.run.replace(at, outer);
+            }
+            for name in names {
+                self.run.add(at, name);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the steps that no name shows, of the youngest of such entries: the others come last, by
+    /// time.
+    async fn read_steps(&mut self, formats: &[&dyn Format]) -> Result<(), StoreError> {
+        for at in self.run.youngest_without_step(OPENED) {
+            let checkpoint = list_entry(self.objects, &self.run, &self.run.entries[at]).await?;
+            let case = self.case(at, &checkpoint, &[]);
+            for format in formats {
+                if let found @ Some(_) = format.position(case).await? {
+                    self.run.entries[at].position = found;
+                    break;
+                }
+            }
+        }
+        self.run.sort();
+        Ok(())
     }
 
     /// Lists the entry at `at` and its older siblings, as far as this was not done.
@@ -422,7 +398,7 @@ impl Scan<'_> {
                 Some(judgement) => Some(judgement),
                 None => self.judge(at, format).await?,
             };
-            let Some(Judgement { wholeness, mut why }) = judged else { continue };
+            let Some(Judgement { mut wholeness, mut why }) = judged else { continue };
             let siblings = self.siblings(at);
             let case = self.case(at, checkpoint, &siblings);
             if at == 0 && wholeness == Wholeness::Torn {
@@ -438,9 +414,13 @@ impl Scan<'_> {
                 why = format!("{why}; passed over: {}", passed.words());
                 self.pass_over(at, passed, &mut findings);
             } else if wholeness == Wholeness::Whole {
-                let (point, note) = self.resume_point(at, format, case).await?;
-                why = format!("{why}{note}");
-                findings.chosen = point;
+                if let Some((point, note)) = self.resume_point(at, format, case).await? {
+                    why = format!("{why}{note}");
+                    findings.chosen = Some(point);
+                } else {
+                    wholeness = Wholeness::Unknown;
+                    why = format!("{why}; neither its name nor what can be read of it says a step");
+                }
             }
             push(&mut findings, self.candidate(at, wholeness, why));
         }
@@ -464,22 +444,20 @@ impl Scan<'_> {
         }
     }
 
-    /// The whole checkpoint at `at` as a resume point, if it shows a step; and what a person should
+    /// The whole checkpoint at `at` as a resume point, if it shows a step, and what a person should
     /// know of it.
     async fn resume_point(
         &self,
         at: usize,
         format: &dyn Format,
         case: Case<'_>,
-    ) -> Result<(Option<ResumePoint>, String), StoreError> {
+    ) -> Result<Option<(ResumePoint, String)>, StoreError> {
         let entry = &self.run.entries[at];
         let position = match entry.position {
             Some(position) => Some(position),
             None => format.position(case).await?,
         };
-        let Some(position) = position else {
-            return Ok((None, "; its name shows no step to resume from".to_owned()));
-        };
+        let Some(position) = position else { return Ok(None) };
         let way = format.resume(case).await?;
         let note = way.note.map(|note| format!("; {note}")).unwrap_or_default();
         let point = ResumePoint {
@@ -492,7 +470,7 @@ impl Scan<'_> {
             argument: way.argument,
             pin: way.pin,
         };
-        Ok((Some(point), note))
+        Ok(Some((point, note)))
     }
 
     /// Names of a shape that nothing here can test: all shown, nothing chosen.
@@ -511,7 +489,7 @@ impl Scan<'_> {
         let listed = self.run.listed.get(&at);
         let objects = listed.map_or(&[] as &[Object], |checkpoint| &checkpoint.objects);
         Candidate {
-            path: entry.path.clone(),
+            path: listed.map_or(&entry.path, |checkpoint| &checkpoint.path).clone(),
             step: entry.position.map(|position| position.step),
             epoch: entry.position.filter(|_| self.run.shape.has_epochs()).map(|p| p.epoch),
             position: entry.position.unwrap_or_default(),
@@ -568,23 +546,6 @@ fn push(findings: &mut Findings, candidate: Candidate) {
         findings.candidates.truncate(CANDIDATES_LIMIT - 1);
     }
     findings.candidates.push(candidate);
-}
-
-async fn list_entry(objects: &Objects, run: &Run, entry: &Entry) -> Result<Checkpoint, StoreError> {
-    let listed = match entry.kind {
-        Kind::Folder => objects.below(&entry.path).await?,
-        Kind::File => {
-            let folder = run.roots[entry.root].folder.as_ref();
-            let object = folder.and_then(|folder| folder.object(&entry.name));
-            object.map(|o| Object { key: String::new(), ..o.clone() }).into_iter().collect()
-        }
-    };
-    Ok(Checkpoint {
-        name: entry.name.clone(),
-        path: entry.path.clone(),
-        position: entry.position,
-        objects: listed,
-    })
 }
 
 /// The names in a checkpoint, without the folders in it that are called by its own step.

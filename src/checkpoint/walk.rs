@@ -4,8 +4,8 @@
 //! looked at: the outermost match wins. Folders whose names begin with `.` are not entered.
 
 use super::formats::Root;
-use super::names::{Kind, NameShape};
-use super::objects::{Folder, Objects, StoreError, join};
+use super::names::{Kind, NameShape, rank_of};
+use super::objects::{Folder, Object, Objects, StoreError, join};
 use futures_util::StreamExt;
 use std::collections::BTreeMap;
 
@@ -41,19 +41,21 @@ pub(super) async fn walk(
     for depth in 0..=LEVELS_LIMIT {
         let mut below = Vec::new();
         let among_cut = walk.is_cut;
-        for (path, folder) in level {
-            let mut found: Vec<_> =
-                shapes.iter().filter(|s| has_shape(&folder, s)).cloned().collect();
-            if found == [NameShape::Number] && !holds_numbered(objects, &path, &folder).await? {
-                found.clear();
+        for (path, mut folder) in level {
+            let mut found = shapes_of(objects, &path, &folder, shapes).await?;
+            if found.is_empty()
+                && shapes.contains(&NameShape::StepEquals)
+                && let Some(folded) = fold_ranks(objects, &path, &folder, &mut walk.is_cut).await?
+            {
+                folder = folded;
+                found.push(NameShape::StepEquals);
             }
-            // Numbered folders beside named checkpoints are something else.
-            if found.len() > 1 {
-                found.retain(|shape| *shape != NameShape::Number);
-            }
-            if found.is_empty() {
-                let names = folder.folders.iter().filter(|name| !name.starts_with('.'));
-                below.extend(names.map(|name| join(&path, name)));
+            // Files without a step say nothing of what lies below.
+            if found.is_empty() || (found == [NameShape::StepEquals] && is_loose(&folder)) {
+                let enters = |name: &&String| {
+                    !name.starts_with('.') && !NameShape::StepEquals.fits(name, Kind::Folder)
+                };
+                below.extend(folder.folders.iter().filter(enters).map(|name| join(&path, name)));
             }
             walk.is_root_among_cut |= among_cut && !found.is_empty();
             for shape in found {
@@ -98,23 +100,61 @@ async fn list(
     Ok(listed)
 }
 
-/// Whether the newest of the numbered folders in `folder` have something of a checkpoint in them.
-async fn holds_numbered(
+/// The shapes of the names in a folder.
+async fn shapes_of(
     objects: &Objects,
     path: &str,
     folder: &Folder,
+    shapes: &[NameShape],
+) -> Result<Vec<NameShape>, StoreError> {
+    let mut found: Vec<_> = shapes.iter().filter(|s| has_shape(folder, s)).cloned().collect();
+    // What is called by a number, or by no step at all, beside named checkpoints is something else.
+    let is_weak = |shape: &NameShape| match shape {
+        NameShape::Number | NameShape::EpochUnderscore => true,
+        NameShape::StepEquals => is_loose(folder),
+        NameShape::Iteration
+        | NameShape::CheckpointDash
+        | NameShape::CheckpointUnderscore
+        | NameShape::GlobalStep
+        | NameShape::GlobalStepUnderscore
+        | NameShape::Step
+        | NameShape::EpochStep
+        | NameShape::EpochBatch
+        | NameShape::Custom(_) => false,
+    };
+    if found.iter().any(|shape| !is_weak(shape)) {
+        found.retain(|shape| !is_weak(shape));
+    }
+    for (shape, is_one) in [
+        (NameShape::Number, is_numbered_checkpoint as fn(&Folder) -> bool),
+        (NameShape::EpochUnderscore, is_accelerates),
+    ] {
+        if found.contains(&shape) && !holds_one(objects, path, folder, &shape, is_one).await? {
+            found.retain(|other| *other != shape);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether the newest of the folders of a shape have something of a checkpoint in them.
+async fn holds_one(
+    objects: &Objects,
+    path: &str,
+    folder: &Folder,
+    shape: &NameShape,
+    is_one: fn(&Folder) -> bool,
 ) -> Result<bool, StoreError> {
     let mut names: Vec<_> = folder
         .folders
         .iter()
-        .filter_map(|name| Some((NameShape::Number.read(name, Kind::Folder)?, name)))
+        .filter_map(|name| Some((shape.read(name, Kind::Folder)?, name)))
         .collect();
     names.sort();
     let newest: Vec<String> =
         names.into_iter().rev().take(PROBED).map(|(_, name)| join(path, name)).collect();
     let mut is_cut = false;
     let probed = list(objects, newest, &mut is_cut).await?;
-    Ok(probed.values().any(is_numbered_checkpoint))
+    Ok(probed.values().any(is_one))
 }
 
 fn is_numbered_checkpoint(folder: &Folder) -> bool {
@@ -125,7 +165,61 @@ fn is_numbered_checkpoint(folder: &Folder) -> bool {
     })
 }
 
+/// What Accelerate writes and no export of weights has.
+fn is_accelerates(folder: &Folder) -> bool {
+    let names = folder.objects.iter().map(|object| &object.key).chain(&folder.folders);
+    names.into_iter().any(|name| {
+        name.starts_with("random_states_")
+            || name.starts_with("optimizer")
+            || name == "scheduler.bin"
+    })
+}
+
+/// Whether the location itself, which looks like a checkpoint of Megatron, is a root of NeMo's.
+pub(super) async fn has_ranks(
+    objects: &Objects,
+    top: &Folder,
+    shapes: &[NameShape],
+) -> Result<bool, StoreError> {
+    let mut is_cut = false;
+    Ok(shapes.contains(&NameShape::StepEquals)
+        && fold_ranks(objects, ".", top, &mut is_cut).await?.is_some())
+}
+
+/// NeMo 1 with model parallelism has one folder a rank, and the same names in each: such folders are
+/// read as one, whose names begin with the rank's.
+async fn fold_ranks(
+    objects: &Objects,
+    path: &str,
+    folder: &Folder,
+    is_cut: &mut bool,
+) -> Result<Option<Folder>, StoreError> {
+    let ranks = folder.folders.iter().filter(|name| rank_of(name).is_some());
+    let mut paths: Vec<String> = ranks.map(|name| join(path, name)).collect();
+    if paths.len() > FOLDERS_LIMIT {
+        *is_cut = true;
+        paths.truncate(FOLDERS_LIMIT);
+    }
+    let mut folded = folder.clone();
+    for (rank, listed) in list(objects, paths, is_cut).await? {
+        let rank = rank.rsplit('/').next().unwrap_or_default().to_owned();
+        let objects = listed.objects.into_iter();
+        folded.objects.extend(objects.map(|o| Object { key: join(&rank, &o.key), ..o }));
+    }
+    let is_one = has_shape(&folded, &NameShape::StepEquals);
+    Ok(is_one.then_some(folded))
+}
+
+/// Whether the only checkpoints in a folder are files of Lightning whose names show no step.
+pub(super) fn is_loose(folder: &Folder) -> bool {
+    let shape = NameShape::StepEquals;
+    let reads = |name: &str, kind| shape.read(name, kind).is_some();
+    !folder.folders.iter().any(|name| reads(name, Kind::Folder))
+        && !folder.objects.iter().any(|object| reads(&object.key, Kind::File))
+        && has_shape(folder, &shape)
+}
+
 fn has_shape(folder: &Folder, shape: &NameShape) -> bool {
-    folder.folders.iter().any(|name| shape.read(name, Kind::Folder).is_some())
-        || folder.objects.iter().any(|object| shape.read(&object.key, Kind::File).is_some())
+    folder.folders.iter().any(|name| shape.fits(name, Kind::Folder))
+        || folder.objects.iter().any(|object| shape.fits(&object.key, Kind::File))
 }

@@ -12,7 +12,7 @@ use super::step::{ANSWER_DUE, Draft};
 use super::suspects;
 use super::verdict::{Cause, Told};
 use super::watch::Watch;
-use crate::model::checkpoint::{Findings, Look, Position, ResumePoint, Unfinished, Wholeness};
+use crate::model::checkpoint::{Findings, Look, Position, Unfinished, Wholeness};
 use crate::model::spec::{CheckpointSpec, FirstStart, OnStopped};
 use crate::model::time::{WallTime, human};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! `accelerate`: folders `checkpoint_N` of Accelerate's automatic naming. N counts saves, not steps.
+//! `accelerate`: folders `checkpoint_N` of Accelerate's automatic naming, where N counts saves, and
+//! `step_N` or `epoch_N` as its examples name them.
 //!
 //! ```text
 //! model.safetensors | pytorch_model.bin | sharded with an index | pytorch_model_fsdp_0/ (DCP)
@@ -9,7 +10,7 @@
 //!
 //! Nothing marks the end: the kinds of files of older siblings are compared. Facts: accelerate 1.15.0.
 
-use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, parts};
+use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, fsdp, parts};
 use crate::checkpoint::names::{Kind, NameShape};
 use crate::checkpoint::objects::{Folder, Object, StoreError};
 use crate::model::checkpoint::{Pin, Wholeness};
@@ -27,6 +28,9 @@ fn kind(key: &str) -> Option<String> {
     let name = key.split('/').next().unwrap_or_default();
     if name.starts_with(RANDOM) {
         return Some(RANDOM.to_owned());
+    }
+    if let Some((stem, _)) = fsdp::rank_of(name) {
+        return Some(stem.to_owned());
     }
     // An index says how many parts there are.
     (!name.contains("-of-")).then(|| name.to_owned())
@@ -61,20 +65,8 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
     if let found @ Some(_) = parts::indexes(case, "").await? {
         return Ok(found);
     }
-    let mut folders: Vec<&str> = checkpoint
-        .objects
-        .iter()
-        .filter_map(|object| object.key.split_once('/'))
-        .map(|(folder, _)| folder)
-        .filter(|folder| {
-            folder.starts_with("pytorch_model_fsdp_") || folder.starts_with("optimizer_")
-        })
-        .collect();
-    folders.dedup();
-    for folder in folders {
-        if let found @ Some(_) = parts::dcp(case, &format!("{folder}/")).await? {
-            return Ok(found);
-        }
+    if let found @ Some(_) = fsdp::settle(case).await? {
+        return Ok(found);
     }
     let files: Vec<&Object> = checkpoint
         .directly_in("")
@@ -93,8 +85,17 @@ impl Format for Accelerate {
         NameShape::CheckpointUnderscore
     }
 
+    fn other_shapes(&self) -> Vec<NameShape> {
+        vec![NameShape::Step, NameShape::EpochUnderscore]
+    }
+
+    fn marks_its_end(&self) -> bool {
+        false
+    }
+
     fn claims(&self, newest: &[&Checkpoint]) -> bool {
-        newest.iter().any(|checkpoint| {
+        // `step-N` is torchtitan's, also where it holds an export of the weights.
+        newest.iter().filter(|checkpoint| !checkpoint.name.starts_with("step-")).any(|checkpoint| {
             has_weights(checkpoint)
                 || has_optimizer(checkpoint)
                 || checkpoint.directly_in("").any(|(name, _)| name.starts_with(RANDOM))
@@ -102,7 +103,7 @@ impl Format for Accelerate {
     }
 
     fn is_checkpoint(&self, name: &str, folder: &Folder) -> bool {
-        self.shape().read(name, Kind::Folder).is_some()
+        self.names(name, Kind::Folder)
             && folder.objects.iter().any(|object| object.key.starts_with(RANDOM))
     }
 
@@ -114,15 +115,14 @@ impl Format for Accelerate {
         .boxed()
     }
 
-    fn resume<'a>(&'a self, _case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>> {
+    fn resume<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>> {
+        let is_automatic = self.shape().read(&case.checkpoint.name, Kind::Folder).is_some();
+        let note = "the number counts saves; a script with automatic naming has to set \
+                    save_iteration to the next one";
         let way = ResumeWay {
             argument: "--resume_from_checkpoint {path}".into(),
             pin: Pin::Argument,
-            note: Some(
-                "the number counts saves; a script with automatic naming has to set save_iteration \
-                 to the next one"
-                    .into(),
-            ),
+            note: is_automatic.then(|| note.to_owned()),
         };
         async move { Ok(way) }.boxed()
     }

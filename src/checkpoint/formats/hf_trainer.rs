@@ -4,7 +4,7 @@
 //! ```text
 //! config.json, generation_config.json, tokenizer files
 //! model.safetensors | model-00001-of-00003.safetensors …, then model.safetensors.index.json
-//!   | adapter_model.safetensors (PEFT) | pytorch_model.bin | pytorch_model_fsdp_0/ (DCP)
+//!   | adapter_model.safetensors (PEFT) | pytorch_model.bin | those of `fsdp`
 //! training_args.bin
 //! optimizer.pt | optimizer.bin | optimizer_0/ (DCP) | global_stepN/ with `latest` (DeepSpeed)
 //! scheduler.pt
@@ -16,7 +16,7 @@
 //! `save_only_model` there is no optimizer, and the Trainer goes on with a fresh one in silence:
 //! such checkpoints are weights only. Facts: transformers 5.24.0.
 
-use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, deepspeed, parts};
+use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, deepspeed, fsdp, parts};
 use crate::checkpoint::names::NameShape;
 use crate::checkpoint::objects::{Folder, Object, StoreError};
 use crate::model::checkpoint::{Pin, Position, Wholeness};
@@ -29,15 +29,13 @@ const SCHEDULER: &str = "scheduler.pt";
 /// Model states of DeepSpeed's rank 0 up to ZeRO 2.
 const GATHERED: &str = "mp_rank_00_model_states.pt";
 const OPTIMIZERS: [&str; 3] = ["optimizer.pt", "optimizer.bin", "optimizer_0/"];
-const WEIGHTS: [&str; 8] = [
+const WEIGHTS: [&str; 6] = [
     "model.safetensors",
     "model.safetensors.index.json",
     "adapter_model.safetensors",
     "adapter_model.bin",
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
-    "pytorch_model_fsdp.bin",
-    "pytorch_model_fsdp_0/",
 ];
 
 /// The Trainer, under the word of what was built on it.
@@ -63,15 +61,19 @@ fn has_any(checkpoint: &Checkpoint, keys: &[&str]) -> bool {
 /// Whether there is anything in it that the Trainer writes.
 fn is_trainers(checkpoint: &Checkpoint) -> bool {
     let marks = [STATE, SCHEDULER, "training_args.bin", "config.json", "adapter_config.json"];
-    has_any(checkpoint, &marks)
-        || has_any(checkpoint, &WEIGHTS)
-        || has_parts(checkpoint)
-        || has_optimizer(checkpoint)
+    has_any(checkpoint, &marks) || has_weights(checkpoint) || has_optimizer(checkpoint)
 }
 
 /// Whether there is an optimizer of any kind.
 fn has_optimizer(checkpoint: &Checkpoint) -> bool {
-    has_any(checkpoint, &OPTIMIZERS) || deepspeed::inner(checkpoint).is_some()
+    has_any(checkpoint, &OPTIMIZERS)
+        || fsdp::has_optimizer(checkpoint)
+        || deepspeed::inner(checkpoint).is_some()
+}
+
+/// Whether there are weights outside of DeepSpeed's states.
+fn has_weights(checkpoint: &Checkpoint) -> bool {
+    has_any(checkpoint, &WEIGHTS) || has_parts(checkpoint) || fsdp::has_weights(checkpoint)
 }
 
 fn weights_only(why: &str) -> Judgement {
@@ -83,7 +85,7 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
     let inner = deepspeed::inner(checkpoint);
     let torn = |why: &str| Ok(Some(Judgement::torn(why)));
     // With ZeRO 3 the weights may be in the shards alone.
-    if !has_any(checkpoint, &WEIGHTS) && !has_parts(checkpoint) && inner.is_none() {
+    if !has_weights(checkpoint) && inner.is_none() {
         return torn("no weights");
     }
     let anywhere = |has: fn(&Checkpoint) -> bool| {
@@ -121,7 +123,7 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
     // Up to ZeRO 2 one rank has all weights, and the trainer writes them as well.
     let gathered =
         inner.as_ref().is_some_and(|inner| checkpoint.has(&format!("{inner}{GATHERED}")));
-    if gathered && !has_any(checkpoint, &WEIGHTS) && !has_parts(checkpoint) {
+    if gathered && !has_weights(checkpoint) {
         return torn("no weights");
     }
     let scheduled = |c: &Checkpoint| c.has(SCHEDULER);
@@ -136,7 +138,9 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
 fn kind(key: &str) -> Option<String> {
     let always =
         ["config.json", "training_args.bin", "adapter_config.json", "args.json", SCHEDULER];
-    let weights = WEIGHTS.contains(&key) || key.ends_with(".index.json");
+    let weights = WEIGHTS.contains(&key)
+        || key.starts_with("pytorch_model_fsdp")
+        || key.ends_with(".index.json");
     always.contains(&key).then(|| key.to_owned()).or_else(|| weights.then(|| "weights".to_owned()))
 }
 
@@ -150,21 +154,18 @@ async fn settle_files(case: Case<'_>, inner: Option<String>) -> Result<parts::Se
     if let found @ Some(_) = parts::indexes(case, "").await? {
         return Ok(found);
     }
-    for folder in ["pytorch_model_fsdp_0/", "optimizer_0/"] {
-        if checkpoint.has(folder)
-            && let found @ Some(_) = parts::dcp(case, folder).await?
-        {
-            return Ok(found);
-        }
+    if let found @ Some(_) = fsdp::settle(case).await? {
+        return Ok(found);
     }
-    if let Some(inner) = inner {
-        match parts::text(case, deepspeed::LATEST).await? {
-            Ok(tag) if format!("{}/", tag.trim()) == inner => {}
-            Ok(tag) => {
-                let why = format!("its `latest` names {}, not {inner}", tag.trim());
-                return Ok(Some(Judgement::torn(why)));
-            }
+    if inner.is_some() {
+        // A save into a folder that is there already leaves the states of the step before.
+        let inner = match parts::text(case, deepspeed::LATEST).await? {
+            Ok(tag) => format!("{}/", tag.trim()),
             Err(judgement) => return Ok(Some(judgement)),
+        };
+        if inner == "/" || !checkpoint.has(&inner) {
+            let why = format!("its `latest` names {inner}, which is not there");
+            return Ok(Some(Judgement::torn(why)));
         }
         if let found @ Some(_) = deepspeed::settle(case, &inner).await? {
             return Ok(found);

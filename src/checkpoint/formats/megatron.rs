@@ -3,21 +3,28 @@
 //!
 //! ```text
 //! latest_checkpointed_iteration.txt                    a number or `release`; written last
+//! non_persistent/                                      the same once more: one, overwritten by the next
 //! iter_0000200/mp_rank_00[_003[_001]]/model_optim_rng.pt     one folder a model-parallel rank
 //!                                    /distrib_optim.pt       with the distributed optimizer
 //! ```
 //!
 //! Facts of the loader (Megatron-LM, 2026-08): `--ckpt-step` overrides the number in the tracker and
 //! works without one; it is ignored if it is 0 or if the tracker says `release`; a tracker that is
-//! empty or no number ends the trainer with exit code 0, whatever the argument.
+//! empty or no number ends the trainer with exit code 0, whatever the argument. What the tracker of
+//! `non_persistent` names is loaded if it is not below the tracker's number or that of `--ckpt-step`.
 
-use super::{Case, Checkpoint, Judgement, Pickles, ResumeWay, parts};
-use crate::checkpoint::objects::{Folder, Object, Read, SMALL_FILE_LIMIT, StoreError, join};
+use super::{Case, Checkpoint, Judgement, Pickles, ResumeWay, Root, parts};
+use crate::checkpoint::names::{self, Kind, NameShape};
+use crate::checkpoint::objects::{
+    Folder, Object, Objects, Read, SMALL_FILE_LIMIT, StoreError, join,
+};
 use crate::model::checkpoint::Pin;
 use crate::model::step_pattern::digits;
 use std::collections::{BTreeMap, BTreeSet};
 
 const TRACKER: &str = "latest_checkpointed_iteration.txt";
+/// The folder of checkpoints that are not kept (`--non-persistent-ckpt-type global`).
+const PASSING: &str = "non_persistent";
 /// The file that every rank folder has.
 const MODEL: &str = "model_optim_rng.pt";
 /// By how much two files of one rank may differ in size and still be of one parallel layout, %.
@@ -38,12 +45,16 @@ pub(super) enum Tracker {
 impl Tracker {
     pub(super) async fn read(case: Case<'_>) -> Result<Self, StoreError> {
         let Some(folder) = &case.root.folder else { return Ok(Self::Unseen) };
+        Self::of(case.objects, &case.root.path, folder).await
+    }
+
+    /// That of the folder at `path`.
+    async fn of(objects: &Objects, path: &str, folder: &Folder) -> Result<Self, StoreError> {
         let Some(object) = folder.object(TRACKER) else { return Ok(Self::Absent) };
         if object.size > SMALL_FILE_LIMIT {
             return Ok(Self::Garbage);
         }
-        let key = join(&case.root.path, TRACKER);
-        match case.objects.read(&key, 0..object.size).await? {
+        match objects.read(&join(path, TRACKER), 0..object.size).await? {
             Read::Bytes(bytes) => Ok(Self::parse(&bytes)),
             // It is being rewritten, or may not be read: nothing is known of it.
             Read::Changed | Read::Refused(_) => Ok(Self::Unseen),
@@ -170,7 +181,7 @@ impl<'a> Ranks<'a> {
 
 /// `mp_rank_01_003`: the indices of a rank.
 fn rank_of(folder: &str) -> Option<Vec<u64>> {
-    folder.strip_prefix("mp_rank_")?.split('_').map(digits).collect()
+    folder.starts_with("mp_rank_").then(|| names::rank_of(folder))?
 }
 
 fn folder_of(rank: &[u64]) -> String {
@@ -270,10 +281,78 @@ pub(super) fn resume(step: u64, tracker: Tracker) -> ResumeWay {
     }
 }
 
-/// Reads the tracker for [`resume`].
+/// Reads the trackers for [`resume`].
 pub(super) async fn resume_of(case: Case<'_>) -> Result<ResumeWay, StoreError> {
     let step = case.checkpoint.position.map_or(0, |position| position.step);
-    Ok(resume(step, Tracker::read(case).await?))
+    let tracker = Tracker::read(case).await?;
+    let passing = passing(case.objects, case.root).await?.map(|(tracker, _)| tracker);
+    let is_passing = case.checkpoint.name.starts_with(PASSING);
+    Ok(resume_beside(step, tracker, passing, is_passing))
+}
+
+/// What `non_persistent` of a root holds: its tracker and its listing.
+async fn passing(objects: &Objects, root: &Root) -> Result<Option<(Tracker, Folder)>, StoreError> {
+    let Some(folder) = &root.folder else { return Ok(None) };
+    if !folder.folders.iter().any(|name| name == PASSING) {
+        return Ok(None);
+    }
+    let path = join(&root.path, PASSING);
+    let inner = objects.folder(&path).await?;
+    let tracker = Tracker::of(objects, &path, &inner).await?;
+    Ok(Some((tracker, inner)))
+}
+
+/// The checkpoint of `non_persistent` that Megatron may load, by its name within the root.
+pub(super) async fn beside(objects: &Objects, root: &Root) -> Result<Vec<String>, StoreError> {
+    let Some((Tracker::Step(named), inner)) = passing(objects, root).await? else {
+        return Ok(Vec::new());
+    };
+    let step = |name: &String| NameShape::Iteration.read(name, Kind::Folder).map(|p| p.step);
+    let names = inner.folders.iter().filter(|name| step(name) == Some(named));
+    Ok(names.map(|name| format!("{PASSING}/{name}")).collect())
+}
+
+/// The root whose `non_persistent` the folder at `path` is.
+pub(super) fn owner(path: &str) -> Option<String> {
+    match path.rsplit_once('/') {
+        Some((root, PASSING)) => Some(root.to_owned()),
+        None if path == PASSING => Some(".".to_owned()),
+        Some(_) | None => None,
+    }
+}
+
+/// As [`resume`], where `passing` is the tracker of `non_persistent` and the checkpoint is or is not
+/// in it.
+fn resume_beside(
+    step: u64,
+    tracker: Tracker,
+    passing: Option<Tracker>,
+    is_passing: bool,
+) -> ResumeWay {
+    let rewrite = |why: String| ResumeWay {
+        argument: "--load {root} --ckpt-step {step}".into(),
+        pin: Pin::TrackerRewrite,
+        note: Some(why),
+    };
+    match (passing, is_passing) {
+        (Some(Tracker::Step(named)), true) if named == step => match tracker {
+            // It is loaded before any that is not above it.
+            Tracker::Step(other) if other > step => resume(step, tracker),
+            Tracker::Garbage => resume(step, tracker),
+            Tracker::Step(_) | Tracker::Release | Tracker::Absent | Tracker::Unseen => {
+                resume(step, Tracker::Step(step))
+            }
+        },
+        (Some(Tracker::Step(named)), false) if named >= step => rewrite(format!(
+            "the tracker of {PASSING} names {named}, which Megatron loads before it"
+        )),
+        (Some(Tracker::Garbage | Tracker::Release), _) => rewrite(format!(
+            "the tracker of {PASSING} is empty or no number: Megatron would end there"
+        )),
+        (Some(Tracker::Step(_) | Tracker::Absent | Tracker::Unseen) | None, _) => {
+            resume(step, tracker)
+        }
+    }
 }
 
 #[cfg(test)]
@@ -345,6 +424,31 @@ mod tests {
         assert_eq!(Tracker::parse(b"release"), Tracker::Release);
         for garbage in [&b""[..], b"\n", b"12x", b"-1", b"\xff", b"99999999999999999999999"] {
             assert_eq!(Tracker::parse(garbage), Tracker::Garbage, "{garbage:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_kept_is_loaded_before_all_that_is_not_above_it() {
+        let told = |step, tracker, passing, is_passing| {
+            let way = resume_beside(step, tracker, Some(passing), is_passing);
+            (way.pin, way.argument.contains("--ckpt-step"))
+        };
+        let (plain, pinned, rewrite) =
+            ((Pin::OwnChoice, false), (Pin::Argument, true), (Pin::TrackerRewrite, true));
+        for (step, tracker, passing, is_passing, wanted) in [
+            (150, Tracker::Step(100), Tracker::Step(150), true, plain),
+            (150, Tracker::Absent, Tracker::Step(150), true, plain),
+            (150, Tracker::Step(200), Tracker::Step(150), true, pinned),
+            (150, Tracker::Garbage, Tracker::Step(150), true, rewrite),
+            (100, Tracker::Step(100), Tracker::Step(150), false, rewrite),
+            (100, Tracker::Step(100), Tracker::Step(100), false, rewrite),
+            (200, Tracker::Step(200), Tracker::Step(150), false, plain),
+            (200, Tracker::Step(300), Tracker::Step(150), false, pinned),
+            (200, Tracker::Step(200), Tracker::Garbage, false, rewrite),
+            (200, Tracker::Step(200), Tracker::Absent, false, plain),
+        ] {
+            let told = told(step, tracker, passing, is_passing);
+            assert_eq!(told, wanted, "{step} {tracker:?} {passing:?} {is_passing}");
         }
     }
 

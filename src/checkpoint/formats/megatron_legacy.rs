@@ -2,9 +2,9 @@
 //! the rank folders and the files themselves can be tested (see `megatron`).
 
 use super::megatron::{self, Tracker};
-use super::{Case, Checkpoint, Format, Judgement, ResumeWay, parts};
+use super::{Case, Checkpoint, Format, Judgement, ResumeWay, Root, parts};
 use crate::checkpoint::names::NameShape;
-use crate::checkpoint::objects::{Folder, StoreError};
+use crate::checkpoint::objects::{Folder, Objects, StoreError};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -27,6 +27,18 @@ impl Format for MegatronLegacy {
 
     fn is_checkpoint(&self, _name: &str, folder: &Folder) -> bool {
         megatron::is_checkpoint(folder)
+    }
+
+    fn beside<'a>(
+        &'a self,
+        objects: &'a Objects,
+        root: &'a Root,
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        megatron::beside(objects, root).boxed()
+    }
+
+    fn owner(&self, root: &str) -> Option<String> {
+        megatron::owner(root)
     }
 
     fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>> {

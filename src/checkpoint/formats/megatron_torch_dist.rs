@@ -13,11 +13,12 @@
 //! Megatron itself looks at metadata.json alone and never whether shards are there.
 //! Facts: megatron-core 0.16.1, Megatron-LM of 2026-08.
 
+use super::megatron::Tracker;
 use super::megatron_legacy::MegatronLegacy;
-use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, megatron, parts};
+use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, Root, megatron, parts};
 use crate::checkpoint::dcp::METADATA;
 use crate::checkpoint::names::NameShape;
-use crate::checkpoint::objects::{Folder, Read, StoreError};
+use crate::checkpoint::objects::{Folder, Objects, Read, StoreError};
 use crate::model::checkpoint::Wholeness;
 use crate::model::ids::hex;
 use futures_util::FutureExt;
@@ -86,15 +87,34 @@ async fn unlike(
     Ok(None)
 }
 
+/// Whether a checkpoint that has neither a commit point nor `common.pt` is one of torch_dist that was
+/// cut, by what its siblings have: torch_dcp and fsdp_dtensor have neither, and a run may change
+/// over to them.
+async fn needs_commit(case: Case<'_>, folder: &str) -> Result<bool, StoreError> {
+    if !siblings_lack_common(case, folder) {
+        return Ok(false);
+    }
+    let step = case.checkpoint.position.map(|position| position.step);
+    Ok(match Tracker::read(case).await? {
+        Tracker::Step(named) => Some(named) < step,
+        Tracker::Unseen | Tracker::Absent | Tracker::Release | Tracker::Garbage => true,
+    })
+}
+
+/// Whether there is a sibling with a commit point and without `common.pt`. Where torch_dist writes that
+/// file, it does so before anything else: what lacks it is of another kind.
+fn siblings_lack_common(case: Case<'_>, folder: &str) -> bool {
+    let has = |sibling: &Checkpoint, name: &str| sibling.has(&format!("{folder}{name}"));
+    case.siblings.iter().any(|sibling| has(sibling, COMMIT) && !has(sibling, COMMON))
+}
+
 /// What is wrong with the distributed checkpoint in `folder` of a checkpoint (empty, or ending in
 /// `/`).
 pub(super) async fn settle(case: Case<'_>, folder: &str) -> Result<parts::Settled, StoreError> {
     let key = |name: &str| format!("{folder}{name}");
     let checkpoint = case.checkpoint;
-    // torch_dcp and fsdp_dtensor have no commit point of their own.
-    let usual = |sibling: &&&Checkpoint| sibling.has(&key(COMMIT));
     let has_commit = checkpoint.has(&key(COMMIT));
-    if has_commit || checkpoint.has(&key(COMMON)) || case.siblings.iter().any(|s| usual(&s)) {
+    if has_commit || checkpoint.has(&key(COMMON)) || needs_commit(case, folder).await? {
         let commit: Commit = match parts::json(case, &key(COMMIT)).await? {
             Ok(commit) => commit,
             Err(judgement) => return Ok(Some(judgement)),
@@ -146,6 +166,18 @@ impl Format for MegatronTorchDist {
     fn is_checkpoint(&self, name: &str, folder: &Folder) -> bool {
         folder.object(METADATA).is_some()
             && (folder.object(COMMIT).is_some() || name.starts_with("iter_"))
+    }
+
+    fn beside<'a>(
+        &'a self,
+        objects: &'a Objects,
+        root: &'a Root,
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        megatron::beside(objects, root).boxed()
+    }
+
+    fn owner(&self, root: &str) -> Option<String> {
+        megatron::owner(root)
     }
 
     fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>> {

@@ -4,7 +4,7 @@
 //! whole, and how its trainer is brought to load it. It reads a few small things through
 //! [`Objects`]; it lists nothing and chooses nothing.
 
-use super::names::NameShape;
+use super::names::{Kind, NameShape};
 use super::objects::{Folder, Object, Objects, StoreError};
 use crate::model::checkpoint::{Pin, Position, Wholeness};
 use crate::model::spec::CustomLayout;
@@ -21,6 +21,7 @@ mod dcp;
 mod deepspeed;
 mod dlrover;
 mod easyckpt_megatron;
+mod fsdp;
 mod hf_trainer;
 mod lightning;
 mod megatron;
@@ -125,6 +126,27 @@ pub trait Format: fmt::Debug + Send + Sync {
     /// How its checkpoints are named.
     fn shape(&self) -> NameShape;
 
+    /// Other names that it writes.
+    fn other_shapes(&self) -> Vec<NameShape> {
+        Vec::new()
+    }
+
+    /// All its names.
+    fn shapes(&self) -> Vec<NameShape> {
+        std::iter::once(self.shape()).chain(self.other_shapes()).collect()
+    }
+
+    /// Whether a name is one of its own.
+    fn names(&self, name: &str, kind: Kind) -> bool {
+        self.shapes().iter().any(|shape| shape.fits(name, kind))
+    }
+
+    /// Whether something in a checkpoint tells that a save came to its end. Where nothing does, the
+    /// more there is to compare with, the better.
+    fn marks_its_end(&self) -> bool {
+        true
+    }
+
     /// Formats whose names and files its word stands for as well.
     fn also(&self) -> &'static [&'static dyn Format] {
         &[]
@@ -139,6 +161,20 @@ pub trait Format: fmt::Debug + Send + Sync {
 
     /// Whether a checkpoint is whole.
     fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>>;
+
+    /// Checkpoints of a root that stand in a folder of it, by their names within the root.
+    fn beside<'a>(
+        &'a self,
+        _objects: &'a Objects,
+        _root: &'a Root,
+    ) -> BoxFuture<'a, Result<Vec<String>, StoreError>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
+
+    /// The root that the folder at `root` is such a folder of, by its path alone.
+    fn owner(&self, _root: &str) -> Option<String> {
+        None
+    }
 
     /// The file that a save writes last, where times tell the checkpoints of an earlier run in the
     /// same folder from those of this one.

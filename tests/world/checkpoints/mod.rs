@@ -5,6 +5,7 @@ mod bucket;
 mod custom;
 mod damage;
 mod mutations;
+mod namings;
 mod neighbours;
 mod oddities;
 mod passed_over;

@@ -204,3 +204,111 @@ fn a_higher_step_of_an_earlier_run_in_the_same_folder_is_passed_over() {
     inner.bytes = text.replace("\"global_step\": 5000,", "\"global_step\": 200,").into_bytes();
     assert_eq!(chosen(&moved).as_deref(), Some("output/checkpoint-200"));
 }
+
+/// A root of Megatron's with iterations 100 and 200, and iteration `step` in `non_persistent`.
+fn with_passing(step: u64) -> Bucket {
+    let mut bucket = fixture("megatron-torch-dist/complete");
+    copy(&mut bucket, "gpt/iter_0000200/", &format!("gpt/non_persistent/iter_{step:07}/"), 90);
+    bucket.put("gpt/non_persistent/latest_checkpointed_iteration.txt", step.to_string().as_bytes());
+    bucket
+}
+
+#[test]
+fn what_megatron_does_not_keep_is_the_point_where_it_would_be_loaded() {
+    use spotkeeper::model::checkpoint::Pin;
+    let point = |bucket: &Bucket| {
+        let point = look_auto(bucket).chosen.expect("a choice");
+        (point.path, point.root, point.step, point.pin)
+    };
+    let inner = |step: u64| format!("gpt/non_persistent/iter_{step:07}");
+    let newer = with_passing(250);
+    assert_eq!(point(&newer), (inner(250), "gpt".into(), Some(250), Pin::OwnChoice));
+    assert_eq!(point(&with_passing(200)).0, inner(200), "it is loaded where both are of one step");
+    let older = (String::from("gpt/iter_0000200"), "gpt".into(), Some(200), Pin::OwnChoice);
+    assert_eq!(point(&with_passing(150)), older);
+    // A tracker that is ahead leads past it.
+    let mut ahead = newer.clone();
+    ahead.put("gpt/latest_checkpointed_iteration.txt", b"300");
+    assert_eq!(point(&ahead), (inner(250), "gpt".into(), Some(250), Pin::Argument));
+    // A torn one is loaded first whatever the argument.
+    let torn = removed(&newer, "non_persistent/iter_0000250/__1_0.distcp");
+    let rewrite = Pin::TrackerRewrite;
+    assert_eq!(point(&torn), ("gpt/iter_0000200".into(), "gpt".into(), Some(200), rewrite));
+    // Without a tracker nothing of it is loaded.
+    let unnamed = removed(&newer, "non_persistent/latest");
+    assert_eq!(point(&unnamed), older);
+    // Where nothing else was saved yet, the root is still the one that the trainer is given.
+    let mut only = newer.clone();
+    only.entries.retain(|key, _| key.starts_with("gpt/non_persistent/"));
+    assert_eq!(point(&only), (inner(250), "gpt".into(), Some(250), Pin::OwnChoice));
+}
+
+/// The DCP fixture with `.metadata` split by ranks: each names its own shards.
+fn of_ranks(ranks: u8) -> Bucket {
+    let mut bucket = Bucket::default();
+    for step in [100, 200, 300] {
+        for rank in 0..ranks {
+            let folder = format!("ckpt/step-{step}");
+            bucket.put(&format!("{folder}/__{rank}_0.distcp"), &[rank; 40]);
+            let mut metadata =
+                b"\x80\x04}\x8c\x0cstorage_data}K\x00\x8c\x01m\x8c\x0c_StorageInfo\x93)\x81}("
+                    .to_vec();
+            metadata.extend(b"\x8c\x0drelative_path\x8c\x0c");
+            metadata.extend(format!("__{rank}_0.distcp").bytes());
+            metadata.extend(b"\x8c\x06offsetK\x08\x8c\x06lengthK\x20ubss.");
+            bucket.put(&format!("{folder}/__{rank}.metadata"), &metadata);
+        }
+    }
+    bucket
+}
+
+#[test]
+fn metadata_of_single_ranks_is_whole_where_their_number_is_known() {
+    let whole = of_ranks(3);
+    assert_eq!(chosen(&whole).as_deref(), Some("ckpt/step-300"));
+    for part in ["__1.metadata", "__1_0.distcp", "__2.metadata"] {
+        let torn = removed(&whole, &format!("step-300/{part}"));
+        assert_eq!(chosen(&torn).as_deref(), Some("ckpt/step-200"), "{part}");
+    }
+    let mut cut = whole.clone();
+    cut.entries.get_mut("ckpt/step-300/__2_0.distcp").expect("it").bytes.pop();
+    assert_eq!(chosen(&cut).as_deref(), Some("ckpt/step-200"));
+    // All of a rank is gone: only the number of ranks tells.
+    let gone = removed(&whole, "step-300/__2");
+    assert_eq!(chosen(&gone).as_deref(), Some("ckpt/step-200"));
+    assert_eq!(look_auto(&gone).candidates[0].wholeness, Wholeness::Unknown);
+    let mut alone = whole.clone();
+    alone.entries.retain(|key, _| key.contains("step-300"));
+    let findings = look_auto(&alone);
+    assert_eq!((&findings.chosen, findings.undecided().is_some()), (&None, true));
+    let with = |ranks| {
+        let options = spotkeeper::checkpoint::scan::ScanOptions { ranks, ..options("auto") };
+        look_named(&alone, "run42", &options).chosen.and_then(|point| point.step)
+    };
+    assert_eq!(with(Some(3)), Some(300));
+    assert_eq!(with(Some(4)), None);
+}
+
+#[test]
+fn a_run_of_megatron_may_change_from_torch_dist_to_torch_dcp() {
+    let bucket = fixture("megatron-torch-dist/complete");
+    let mut changed = bucket.clone();
+    copy(&mut changed, "gpt/iter_0000200/", "gpt/iter_0000300/", 600);
+    for part in ["metadata.json", "common.pt"] {
+        changed.entries.remove(&format!("gpt/iter_0000300/{part}")).expect("the file");
+    }
+    assert_eq!(chosen(&changed).as_deref(), Some("gpt/iter_0000300"));
+    let torn = removed(&changed, "iter_0000300/__1_0.distcp");
+    assert_eq!(chosen(&torn).as_deref(), Some("gpt/iter_0000200"));
+    // Newer releases of torch_dist have no common.pt: the tracker tells a cut save from another kind.
+    let mut newer = changed.clone();
+    for step in [100, 200] {
+        let folder = format!("gpt/iter_0000{step}");
+        newer.entries.remove(&format!("{folder}/common.pt")).expect("the file");
+        let commit = br#"{"sharded_backend": "torch_dist", "sharded_backend_version": 1}"#;
+        newer.put(&format!("{folder}/metadata.json"), commit);
+    }
+    assert_eq!(chosen(&newer).as_deref(), Some("gpt/iter_0000200"));
+    newer.put("gpt/latest_checkpointed_iteration.txt", b"300");
+    assert_eq!(chosen(&newer).as_deref(), Some("gpt/iter_0000300"));
+}
