@@ -35,6 +35,8 @@ pub enum NameShape {
     /// Folders named by a bare number: Orbax, dlrover. Data sets and runs are numbered as well: such
     /// a folder counts only with something of a checkpoint in it.
     Number,
+    /// Folders `<prefix>_N` with Orbax' files in them, where the prefix is the person's own.
+    Prefixed(String),
     /// A pattern of the person's own.
     Custom(StepPattern),
 }
@@ -78,6 +80,7 @@ impl NameShape {
             Self::StepEquals => "Lightning or NeMo",
             Self::EpochBatch => "Composer",
             Self::Number => "Orbax or dlrover",
+            Self::Prefixed(_) => "Orbax",
             Self::Custom(_) => "the pattern",
         }
     }
@@ -96,6 +99,7 @@ impl NameShape {
             | Self::StepEquals
             | Self::EpochBatch
             | Self::Number
+            | Self::Prefixed(_)
             | Self::Custom(_) => false,
         }
     }
@@ -136,9 +140,19 @@ impl NameShape {
                 (!other_rank).then_some(position)
             }
             Self::Number => folder.then(|| digits(name)).flatten().map(step),
+            Self::Prefixed(prefix) => {
+                let number = prefixed(name).filter(|(found, _)| found == prefix).map(|(_, n)| n);
+                folder.then_some(number).flatten().map(step)
+            }
             Self::Custom(pattern) => pattern.step_of(name).map(step),
         }
     }
+}
+
+/// Prefix and number of `<prefix>_N`.
+pub fn prefixed(name: &str) -> Option<(&str, u64)> {
+    let (prefix, number) = name.rsplit_once('_')?;
+    Some((prefix, digits(number)?)).filter(|_| !prefix.is_empty() && !prefix.starts_with('.'))
 }
 
 /// `iter_0000100`: seven digits, more only without leading zeros, as `%07d` writes them.

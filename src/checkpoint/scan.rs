@@ -184,7 +184,9 @@ async fn find(
         Some(format)
             if !has_children(&top, &shapes) && !has_ranks(objects, &top, &shapes).await? =>
         {
-            let run = Run::of_itself(format.shape(), name);
+            let mut shapes = format.shapes().into_iter();
+            let shape = shapes.find(|shape| shape.read(name, Kind::Folder).is_some());
+            let run = Run::of_itself(shape.unwrap_or_else(|| format.shape()), name);
             let scan = Scan { objects, run, options, now, beside: SIBLINGS };
             return scan.choose(format, None).await;
         }
@@ -199,7 +201,7 @@ async fn find(
         Err(ambiguous) => return Ok(Findings { ambiguous, ..Findings::default() }),
     };
     let mut scan = Scan { objects, run, options, now, beside: FEW_SIBLINGS };
-    let fitting = formats.iter().filter(|format| format.shapes().contains(&scan.run.shape));
+    let fitting = formats.iter().filter(|format| format.reads(&scan.run.shape));
     let fitting: Vec<&dyn Format> = fitting.copied().collect();
     scan.add_beside(&fitting).await?;
     scan.read_steps(&fitting).await?;
@@ -340,6 +342,17 @@ impl Scan<'_> {
             .collect()
     }
 
+    /// The oldest entry in the root of the one at `at`, unless it was listed with it. A run that uses a
+    /// folder again begins there, below all that an earlier one left.
+    async fn lowest(&self, at: usize) -> Result<Option<Checkpoint>, StoreError> {
+        let entries = &self.run.entries;
+        let last = (at + 1..entries.len()).rev().find(|n| entries[*n].root == entries[at].root);
+        match last.filter(|n| !self.run.listed.contains_key(n)) {
+            Some(n) => list_entry(self.objects, &self.run, &entries[n]).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Whether the entry at `at` is whole; `None` if it was not listed.
     async fn judge(&self, at: usize, format: &dyn Format) -> Result<Option<Judgement>, StoreError> {
         let Some(checkpoint) = self.run.listed.get(&at) else { return Ok(None) };
@@ -405,7 +418,10 @@ impl Scan<'_> {
                 findings.unfinished = unfinished(checkpoint, self.now);
             }
             let later = match (wholeness, format.written_last()) {
-                (Wholeness::Whole, Some(last)) => later_whole(case, format, last).await?,
+                (Wholeness::Whole, Some(last)) => {
+                    let lowest = self.lowest(at).await?;
+                    later_whole(case, format, last, lowest.as_ref()).await?
+                }
                 (_, _) => None,
             };
             if let Some(later) = later {
@@ -502,16 +518,17 @@ impl Scan<'_> {
     }
 }
 
-/// A whole one of a lower step that was written after all of this one: the folder was used again,
+/// A whole one of a lower step, listed beside it or the `lowest` of all, that was written after all of this one: the folder was used again,
 /// and the higher step is of the run before. A copy's times are told by the file that is written
 /// last: it is the youngest only where times are those of the saves.
 async fn later_whole(
     case: Case<'_>,
     format: &dyn Format,
     last: &str,
+    lowest: Option<&Checkpoint>,
 ) -> Result<Option<String>, StoreError> {
     let Some((_, end)) = times(case.checkpoint, last) else { return Ok(None) };
-    for sibling in case.siblings {
+    for sibling in case.siblings.iter().copied().chain(lowest) {
         let Some((begin, _)) = times(sibling, last) else { continue };
         if sibling.position >= case.checkpoint.position || begin.since(end) <= EARLIER_RUN {
             continue;

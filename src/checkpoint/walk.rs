@@ -4,10 +4,10 @@
 //! looked at: the outermost match wins. Folders whose names begin with `.` are not entered.
 
 use super::formats::Root;
-use super::names::{Kind, NameShape, rank_of};
+use super::names::{Kind, NameShape, prefixed, rank_of};
 use super::objects::{Folder, Object, Objects, StoreError, join};
 use futures_util::StreamExt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Levels below the URL that are looked at.
 pub(super) const LEVELS_LIMIT: usize = 4;
@@ -15,6 +15,8 @@ pub(super) const LEVELS_LIMIT: usize = 4;
 pub(super) const FOLDERS_LIMIT: usize = 500;
 /// Numbered folders, newest first, that are opened to see whether they are checkpoints.
 const PROBED: usize = 3;
+/// Prefixes of numbered folders that are looked at in one folder.
+const PREFIXES: usize = 4;
 /// Listings that are on their way at one time.
 const LISTINGS_AT_ONCE: usize = 16;
 
@@ -120,6 +122,7 @@ async fn shapes_of(
         | NameShape::Step
         | NameShape::EpochStep
         | NameShape::EpochBatch
+        | NameShape::Prefixed(_)
         | NameShape::Custom(_) => false,
     };
     if found.iter().any(|shape| !is_weak(shape)) {
@@ -131,6 +134,17 @@ async fn shapes_of(
     ] {
         if found.contains(&shape) && !holds_one(objects, path, folder, &shape, is_one).await? {
             found.retain(|other| *other != shape);
+        }
+    }
+    // Orbax may be told any prefix: such folders count only with its files in them.
+    if found.is_empty() && shapes.contains(&NameShape::Number) {
+        let prefixes = folder.folders.iter().filter_map(|name| prefixed(name)).map(|(p, _)| p);
+        let prefixes: BTreeSet<&str> = prefixes.collect();
+        for prefix in prefixes.into_iter().take(PREFIXES) {
+            let shape = NameShape::Prefixed(prefix.to_owned());
+            if holds_one(objects, path, folder, &shape, is_orbax).await? {
+                found.push(shape);
+            }
         }
     }
     Ok(found)
@@ -153,8 +167,30 @@ async fn holds_one(
     let newest: Vec<String> =
         names.into_iter().rev().take(PROBED).map(|(_, name)| join(path, name)).collect();
     let mut is_cut = false;
+    let first = newest.first().cloned();
     let probed = list(objects, newest, &mut is_cut).await?;
-    Ok(probed.values().any(is_one))
+    if probed.values().any(is_one) {
+        return Ok(true);
+    }
+    // Earlier releases of Orbax leave nothing but items.
+    let Some((path, folder)) = first.and_then(|path| probed.get_key_value(&path)) else {
+        return Ok(false);
+    };
+    if *shape == NameShape::EpochUnderscore || !folder.objects.is_empty() {
+        return Ok(false);
+    }
+    let items = folder.folders.iter().take(PROBED).map(|item| join(path, item)).collect();
+    Ok(list(objects, items, &mut is_cut).await?.values().any(is_item))
+}
+
+/// What Orbax writes into an item.
+fn is_item(folder: &Folder) -> bool {
+    ["manifest.ocdbt", "_METADATA"].iter().any(|name| folder.object(name).is_some())
+}
+
+/// What Orbax writes beside the items.
+fn is_orbax(folder: &Folder) -> bool {
+    ["_CHECKPOINT_METADATA", "commit_success.txt"].iter().any(|name| folder.object(name).is_some())
 }
 
 fn is_numbered_checkpoint(folder: &Folder) -> bool {

@@ -10,7 +10,7 @@
 //!
 //! Nothing marks the end: the kinds of files of older siblings are compared. Facts: accelerate 1.15.0.
 
-use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, fsdp, parts};
+use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, fsdp, orbax, parts};
 use crate::checkpoint::names::{Kind, NameShape};
 use crate::checkpoint::objects::{Folder, Object, StoreError};
 use crate::model::checkpoint::{Pin, Wholeness};
@@ -94,8 +94,12 @@ impl Format for Accelerate {
     }
 
     fn claims(&self, newest: &[&Checkpoint]) -> bool {
-        // `step-N` is torchtitan's, also where it holds an export of the weights.
-        newest.iter().filter(|checkpoint| !checkpoint.name.starts_with("step-")).any(|checkpoint| {
+        // `step-N` is torchtitan's, also where it holds an export of the weights, and Orbax has items
+        // that are called as a person likes.
+        let is_others = |checkpoint: &Checkpoint| {
+            checkpoint.name.starts_with("step-") || orbax::is_orbax(checkpoint)
+        };
+        newest.iter().filter(|checkpoint| !is_others(checkpoint)).any(|checkpoint| {
             has_weights(checkpoint)
                 || has_optimizer(checkpoint)
                 || checkpoint.directly_in("").any(|(name, _)| name.starts_with(RANDOM))

@@ -102,6 +102,10 @@ impl Format for ColossalAi {
         self.shape().read(name, Kind::Folder).is_some() && folder.object(STATES).is_some()
     }
 
+    fn written_last(&self) -> Option<&'static str> {
+        Some(STATES)
+    }
+
     fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>> {
         async move {
             let whole = || Judgement::whole("model, optimizer and running_states.json whole");

@@ -58,6 +58,11 @@ impl Format for TorchDcp {
         is_checkpoint(&self.shape(), name, folder)
     }
 
+    /// Nothing names the newest but its number.
+    fn written_last(&self) -> Option<&'static str> {
+        Some(METADATA)
+    }
+
     fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>> {
         judge(case).boxed()
     }
@@ -94,6 +99,11 @@ impl Format for Torchtitan {
     fn is_checkpoint(&self, _name: &str, _folder: &Folder) -> bool {
         // Alone it cannot be told from any other DCP folder.
         false
+    }
+
+    /// Nothing names the newest but its number.
+    fn written_last(&self) -> Option<&'static str> {
+        Some(METADATA)
     }
 
     fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>> {

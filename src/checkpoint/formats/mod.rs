@@ -136,6 +136,11 @@ pub trait Format: fmt::Debug + Send + Sync {
         std::iter::once(self.shape()).chain(self.other_shapes()).collect()
     }
 
+    /// Whether it reads the names of a root of that shape.
+    fn reads(&self, shape: &NameShape) -> bool {
+        self.shapes().contains(shape)
+    }
+
     /// Whether a name is one of its own.
     fn names(&self, name: &str, kind: Kind) -> bool {
         self.shapes().iter().any(|shape| shape.fits(name, kind))

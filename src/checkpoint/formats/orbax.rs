@@ -1,13 +1,17 @@
-//! `orbax`: folders named by a bare number, of Orbax' CheckpointManager.
+//! `orbax`: folders named by a bare number, or by a prefix and a number, of Orbax' CheckpointManager.
 //!
 //! ```text
 //! 1000/_CHECKPOINT_METADATA          JSON: commit_timestamp_nsecs is null until the commit
 //! 1000/commit_success.txt            in newer releases; with renames it may arrive before the data
 //! 1000/default/_METADATA, manifest.ocdbt, _sharding, d/…, ocdbt.process_<i>/…     one folder an item
+//! 1000/meta/metadata                 an item of JSON
+//! 1000/state/_METADATA, <name>/.zarray, <name>/0.0 …     an item without OCDBT: one folder an array
 //! 1000.orbax-checkpoint-tmp/         staging; on a bucket a rename copies object by object
 //! ```
 //!
-//! Facts: orbax-checkpoint 0.12.8.
+//! Earlier releases write no `_CHECKPOINT_METADATA`: a name without `.orbax-checkpoint-tmp` is then the
+//! only sign of a commit. Which data files there have to be stands in manifests and nodes that are
+//! compressed (zstd), and is not read. Facts: orbax-checkpoint 0.12.8.
 
 use super::{Case, Checkpoint, Format, Judgement, ResumeWay, parts};
 use crate::checkpoint::names::{Kind, NameShape};
@@ -23,6 +27,9 @@ const SUCCESS: &str = "commit_success.txt";
 const STAGING: &str = ".orbax-checkpoint-tmp";
 const ITEM: &str = "_METADATA";
 const MANIFEST: &str = "manifest.ocdbt";
+const PROCESS: &str = "ocdbt.process_";
+/// The file of an item of JSON.
+const JSON_ITEM: &str = "metadata";
 /// Magic and length, with which a manifest and a node begin.
 const HEAD_BYTES: u64 = 12;
 const MANIFEST_MAGIC: [u8; 4] = [0x0c, 0xdb, 0x3a, 0x2a];
@@ -54,12 +61,14 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
             return torn(format!("{staged} is still there: its rename is not done"));
         }
     }
-    let metadata: Metadata = match parts::json(case, METADATA).await? {
-        Ok(metadata) => metadata,
-        Err(judgement) => return Ok(Some(judgement)),
-    };
-    if metadata.commit_timestamp_nsecs.is_none() {
-        return torn(format!("{METADATA} has no time of a commit"));
+    if writes_time(checkpoint) || case.siblings.iter().any(|sibling| writes_time(sibling)) {
+        let metadata: Metadata = match parts::json(case, METADATA).await? {
+            Ok(metadata) => metadata,
+            Err(judgement) => return Ok(Some(judgement)),
+        };
+        if metadata.commit_timestamp_nsecs.is_none() {
+            return torn(format!("{METADATA} has no time of a commit"));
+        }
     }
     let items = items(checkpoint);
     if items.is_empty() {
@@ -93,8 +102,47 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
             return Ok(found);
         }
     }
-    Ok(parts::lacks(case, |key| Some(kind(key)))
-        .map(|kind| Judgement::torn(format!("{kind} is missing, which others here have"))))
+    if let Some(kind) = parts::lacks(case, |key| Some(kind(key))) {
+        return torn(format!("{kind} is missing, which others here have"));
+    }
+    let uncounted =
+        items.iter().find(|item| !is_ocdbt(checkpoint, item) && has_arrays(checkpoint, item));
+    Ok(uncounted.map(|item| {
+        let why = format!("{item} is written without OCDBT: its parts cannot be counted");
+        Judgement { wholeness: Wholeness::Unknown, why }
+    }))
+}
+
+/// Whether it is of a release that writes the time of a commit: one that writes the other mark does.
+fn writes_time(checkpoint: &Checkpoint) -> bool {
+    checkpoint.has(METADATA) || checkpoint.has(SUCCESS)
+}
+
+/// Whether anything of an item is as OCDBT writes it.
+fn is_ocdbt(checkpoint: &Checkpoint, item: &str) -> bool {
+    let parts = [MANIFEST, "d/", "array_metadatas/"];
+    parts.iter().any(|part| checkpoint.has(&format!("{item}/{part}")))
+        || checkpoint.objects.iter().any(|o| o.key.starts_with(&format!("{item}/{PROCESS}")))
+}
+
+/// Whether an item holds arrays in files of their own, or all of them in one of msgpack.
+fn has_arrays(checkpoint: &Checkpoint, item: &str) -> bool {
+    checkpoint.objects.iter().any(|object| {
+        let Some(rest) = object.key.strip_prefix(item).and_then(|r| r.strip_prefix('/')) else {
+            return false;
+        };
+        rest == "checkpoint" || rest.ends_with("/.zarray") || rest.ends_with("/zarr.json")
+    })
+}
+
+/// Whether there is something of Orbax in it.
+pub(super) fn is_orbax(checkpoint: &Checkpoint) -> bool {
+    checkpoint.has(METADATA)
+        || checkpoint.has(SUCCESS)
+        || checkpoint.objects.iter().any(|object| {
+            let inner = object.key.split_once('/').map(|(_, name)| name);
+            matches!(inner, Some(ITEM | MANIFEST))
+        })
 }
 
 /// The first part of an item that is missing.
@@ -104,11 +152,11 @@ fn lacks_part(checkpoint: &Checkpoint, item: &str) -> Option<String> {
     }
     let key = |part: &str| format!("{item}/{part}");
     let has = |part: &str| checkpoint.has(&key(part));
-    if !has(ITEM) && !has(MANIFEST) {
-        // Items of plain JSON have neither.
+    if !is_ocdbt(checkpoint, item) && (!has(ITEM) || has_arrays(checkpoint, item)) {
+        // Items of plain JSON have no manifest, and neither have arrays in files of their own.
         return None;
     }
-    let prefix = key("ocdbt.process_");
+    let prefix = key(PROCESS);
     let processes: BTreeSet<&str> = checkpoint
         .objects
         .iter()
@@ -142,7 +190,7 @@ async fn settle_file(case: Case<'_>, object: &Object) -> Result<parts::Settled, 
     if object.size == 0 {
         return torn("it is empty");
     }
-    if name == ITEM || name == "_sharding" || object.key.contains("/array_metadatas/") {
+    if matches!(name, ITEM | JSON_ITEM | "_sharding") || object.key.contains("/array_metadatas/") {
         return parts::json_file(case, &object.key, &key, object.size).await;
     }
     let manifest = name == MANIFEST;
@@ -187,12 +235,20 @@ impl Format for Orbax {
         NameShape::Number
     }
 
+    fn other_shapes(&self) -> Vec<NameShape> {
+        vec![NameShape::Step, NameShape::CheckpointUnderscore]
+    }
+
+    fn reads(&self, shape: &NameShape) -> bool {
+        self.shapes().contains(shape) || matches!(shape, NameShape::Prefixed(_))
+    }
+
     fn claims(&self, newest: &[&Checkpoint]) -> bool {
-        newest.iter().any(|checkpoint| checkpoint.has(METADATA) || checkpoint.has(SUCCESS))
+        newest.iter().any(|checkpoint| is_orbax(checkpoint))
     }
 
     fn is_checkpoint(&self, name: &str, folder: &Folder) -> bool {
-        self.shape().read(name, Kind::Folder).is_some() && folder.object(METADATA).is_some()
+        self.names(name, Kind::Folder) && folder.object(METADATA).is_some()
     }
 
     fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>> {

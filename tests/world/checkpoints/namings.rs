@@ -246,3 +246,81 @@ fn of_two_inner_steps_of_deepspeed_the_one_that_latest_names_counts() {
     none.entries.retain(|key, _| !key.contains(&format!("{newest}/{inner}/")));
     assert_ne!(chosen(&none).as_deref(), Some(newest.as_str()));
 }
+
+#[test]
+fn orbax_may_put_a_prefix_before_the_number() {
+    let bucket = fixture("orbax/complete-lexicographic");
+    for prefix in ["step", "checkpoint", "epoch", "my_run"] {
+        let mut named = bucket.renamed(|key| key.replacen("ck/", &format!("ck/{prefix}_"), 1));
+        for step in [900, 1000] {
+            // The mark of the commit names the folder.
+            let mark = format!("ck/{prefix}_{step}/commit_success.txt");
+            if named.entries.contains_key(&mark) {
+                named.put(&mark, format!("committed to /ck/{prefix}_{step}").as_bytes());
+            }
+        }
+        let findings = look_auto(&named);
+        assert_eq!(findings.format.as_deref(), Some("orbax"), "{prefix}");
+        assert_eq!(point(&findings), (format!("ck/{prefix}_1000"), Some(1000)));
+        let mut staged = named.clone();
+        staged.put(&format!("ck/{prefix}_1000.orbax-checkpoint-tmp-17/default/x"), b"x");
+        assert_eq!(point(&look_auto(&staged)).1, Some(900), "{prefix}");
+    }
+    // Two prefixes are two runs.
+    let mut two = bucket.renamed(|key| key.replacen("ck/", "ck/a_", 1));
+    two.entries.extend(bucket.renamed(|key| key.replacen("ck/", "ck/b_", 1)).entries);
+    assert_eq!(look_auto(&two).chosen, None);
+    // Numbered folders of data are none.
+    let mut data = fixture("hf-trainer/complete-three");
+    let before = chosen(&data);
+    data.put("samples/shard_3/0001.txt", b"x");
+    assert_eq!(chosen(&data), before);
+}
+
+#[test]
+fn orbax_without_the_time_of_a_commit_is_judged_by_its_items() {
+    let bucket = fixture("orbax/complete-lexicographic");
+    let mut lost = bucket.clone();
+    lost.entries.remove("ck/1000/_CHECKPOINT_METADATA").expect("the file");
+    assert_eq!(chosen(&lost).as_deref(), Some("ck/900"), "the others have it");
+    // Earlier releases write neither file.
+    let mut early = bucket.clone();
+    early.entries.retain(|key, _| {
+        !key.ends_with("_CHECKPOINT_METADATA") && !key.ends_with("commit_success.txt")
+    });
+    assert_eq!(chosen(&early).as_deref(), Some("ck/1000"));
+    for part in
+        ["default/manifest.ocdbt", "default/_METADATA", "default/ocdbt.process_0/manifest.ocdbt"]
+    {
+        let mut torn = early.clone();
+        torn.entries.remove(&format!("ck/1000/{part}")).expect("the file");
+        assert_eq!(chosen(&torn).as_deref(), Some("ck/900"), "{part}");
+    }
+}
+
+#[test]
+fn items_of_orbax_without_a_manifest_are_told_apart() {
+    let mut bucket = fixture("orbax/complete-lexicographic");
+    bucket.entries.retain(|key, _| key.starts_with("ck/1000/"));
+    bucket.entries.retain(|key, _| !key.ends_with("commit_success.txt"));
+    let wholeness = |bucket: &Bucket| look_auto(bucket).candidates[0].wholeness;
+    assert_eq!(wholeness(&bucket), Wholeness::Whole);
+    let mut json = bucket.clone();
+    json.put("ck/1000/meta/metadata", b"{\"epoch\": 3}");
+    assert_eq!(wholeness(&json), Wholeness::Whole);
+    json.put("ck/1000/meta/metadata", b"{\"epoch\"");
+    assert_eq!(wholeness(&json), Wholeness::Torn);
+    // What OCDBT leaves with both of its files gone.
+    let mut rest = bucket.clone();
+    for part in ["_METADATA", "manifest.ocdbt"] {
+        rest.entries.remove(&format!("ck/1000/default/{part}")).expect("the file");
+    }
+    assert_eq!(wholeness(&rest), Wholeness::Torn);
+    // Arrays in files of their own cannot be counted.
+    let mut arrays = bucket.clone();
+    arrays.entries.retain(|key, _| !key.contains("/default/") || key.ends_with("/_METADATA"));
+    arrays.put("ck/1000/default/w/.zarray", b"{}");
+    arrays.put("ck/1000/default/w/0.0", b"x");
+    let findings = look_auto(&arrays);
+    assert_eq!((wholeness(&arrays), findings.chosen), (Wholeness::Unknown, None));
+}

@@ -312,3 +312,26 @@ fn a_run_of_megatron_may_change_from_torch_dist_to_torch_dcp() {
     newer.put("gpt/latest_checkpointed_iteration.txt", b"300");
     assert_eq!(chosen(&newer).as_deref(), Some("gpt/iter_0000300"));
 }
+
+#[test]
+fn several_higher_steps_of_an_earlier_run_are_passed_over() {
+    let bucket = fixture("torch-dcp/complete-4-ranks");
+    let mut again = bucket.clone();
+    for step in 40..=50 {
+        copy(&mut again, "ckpt/step-300/", &format!("ckpt/step-{step}00/"), step);
+    }
+    // By number alone, as long as the times do not speak against it.
+    assert_eq!(chosen(&again).as_deref(), Some("ckpt/step-5000"));
+    for (key, entry) in &mut again.entries {
+        if ["step-100/", "step-200/", "step-300/"].iter().any(|mine| key.contains(mine)) {
+            entry.modified = entry.modified.plus(Duration::from_secs(86_400));
+        }
+    }
+    let findings = look_auto(&again);
+    assert_eq!(findings.chosen.map(|p| p.path).as_deref(), Some("ckpt/step-300"));
+    assert!(
+        findings.candidates[0].why.contains("step-100 was written after it"),
+        "{:?}",
+        findings.candidates[0]
+    );
+}
