@@ -207,10 +207,14 @@ pub(super) async fn list_entry(
 fn only_file(checkpoint: &Checkpoint) -> Option<Object> {
     let is_file = |object: &Object| {
         let first = object.key.split('/').next().unwrap_or_default();
-        object.key.ends_with(".ckpt") && rank_of(first).is_none()
+        is_ckpt(&object.key) && rank_of(first).is_none()
     };
-    if checkpoint.name.ends_with(".ckpt") || !checkpoint.objects.iter().all(is_file) {
+    if is_ckpt(&checkpoint.name) || !checkpoint.objects.iter().all(is_file) {
         return None;
     }
     checkpoint.objects.iter().max_by_key(|object| object.modified).cloned()
+}
+
+fn is_ckpt(name: &str) -> bool {
+    name.rsplit_once('.').is_some_and(|(_, extension)| extension == "ckpt")
 }

@@ -236,14 +236,14 @@ async fn fold_ranks(
         *is_cut = true;
         paths.truncate(FOLDERS_LIMIT);
     }
-    let mut folded = folder.clone();
+    let mut whole = folder.clone();
     for (rank, listed) in list(objects, paths, is_cut).await? {
         let rank = rank.rsplit('/').next().unwrap_or_default().to_owned();
         let objects = listed.objects.into_iter();
-        folded.objects.extend(objects.map(|o| Object { key: join(&rank, &o.key), ..o }));
+        whole.objects.extend(objects.map(|o| Object { key: join(&rank, &o.key), ..o }));
     }
-    let is_one = has_shape(&folded, &NameShape::StepEquals);
-    Ok(is_one.then_some(folded))
+    let is_one = has_shape(&whole, &NameShape::StepEquals);
+    Ok(is_one.then_some(whole))
 }
 
 /// Whether the only checkpoints in a folder are files of Lightning whose names show no step.

@@ -308,8 +308,8 @@ pub(super) async fn beside(objects: &Objects, root: &Root) -> Result<Vec<String>
         return Ok(Vec::new());
     };
     let step = |name: &String| NameShape::Iteration.read(name, Kind::Folder).map(|p| p.step);
-    let names = inner.folders.iter().filter(|name| step(name) == Some(named));
-    Ok(names.map(|name| format!("{PASSING}/{name}")).collect())
+    let found = inner.folders.iter().filter(|name| step(name) == Some(named));
+    Ok(found.map(|name| format!("{PASSING}/{name}")).collect())
 }
 
 /// The root whose `non_persistent` the folder at `path` is.
