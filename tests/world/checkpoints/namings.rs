@@ -71,8 +71,11 @@ fn a_cut_file_without_a_step_is_torn_and_one_that_says_none_is_unknown() {
     assert_eq!((&findings.chosen, findings.candidates[0].wholeness), (&None, Wholeness::Torn));
     // A whole file of somebody else's.
     let other = fixture("megatron-legacy/tp2-pp2-complete");
-    let (_, states) =
-        other.entries.into_iter().find(|(key, _)| key.ends_with(".pt")).expect("a file");
+    let (_, states) = other
+        .entries
+        .into_iter()
+        .find(|(key, _)| key.ends_with("/model_optim_rng.pt"))
+        .expect("a file");
     let mut unknown = Bucket::default();
     unknown.entries.insert("ck/last.ckpt".into(), states);
     let findings = look_auto(&unknown);
@@ -167,11 +170,11 @@ fn rank_folders_of_nemo_are_one_run() {
             cut.entries.get_mut(&key).expect("it").bytes.pop();
             assert_eq!(point(&look_auto(&cut)).1, Some(99), "{rank} cut");
         }
-        let mut marked = whole.clone();
+        let mut begun = whole.clone();
         let marker =
             "exp/checkpoints/gpt--val_loss=2.40-step=199-consumed_samples=8.0-last-unfinished";
-        marked.put(marker, b"");
-        assert_eq!(point(&look_auto(&marked)).1, Some(99));
+        begun.put(marker, b"");
+        assert_eq!(point(&look_auto(&begun)).1, Some(99));
         // The URL may be the folder of the rank folders.
         let inner = whole.renamed(|key| key.replace("exp/checkpoints/", ""));
         assert_eq!(point(&look_auto(&inner)).1, Some(199));
