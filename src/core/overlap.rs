@@ -151,7 +151,7 @@ mod tests {
             add(&mut windows, window(n * 100, n * 100 + 1));
         }
         assert_eq!(windows.len(), WINDOWS_LIMIT);
-        assert_eq!((windows[0], windows[7]), (window(10, 401), window(1000, 1001)));
+        assert_eq!((windows[0], windows[7]), (window(10, 301), window(1000, 1001)));
     }
 
     #[test]
