@@ -36,8 +36,16 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an idle connection is kept: less than servers keep theirs.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Codes of a 403 that say something of the one object: no right to it, or archived. Any other (keys
+/// that are over, a clock that is wrong, an account that owes money) would refuse the next one too,
+/// and may be gone with the next look: nothing is known of the object then.
+const OBJECT_CODES: [&str; 2] = ["AccessDenied", "InvalidObjectState"];
 /// Bytes of one page of a listing (1,000 keys of at most 1,023 bytes, and their XML).
 const PAGE_LIMIT_BYTES: usize = 8 * 1024 * 1024;
+
+/// How names end that mean this machine (RFC 6761), whatever a resolver makes of them: there an S3
+/// server on the desk has host names for its buckets.
+const BELOW_LOCALHOST: &str = ".localhost";
 
 /// Bytes of the words with which a listing was refused.
 const REFUSAL_LIMIT_BYTES: usize = 4 * 1024;
@@ -230,10 +238,21 @@ impl Store for S3Store {
         async move {
             let whole = format!("{}{key}", self.prefix);
             let path = StorePath::parse(whole).map_err(|source| no_answer("read", key, source))?;
-            read_object(&self.bucket, key, &path, range).await
+            match read_object(&self.bucket, key, &path, range).await? {
+                Read::Refused(why) if !is_about_the_object(&why) => Err(StoreError::Refused {
+                    operation: "read",
+                    key: format!("{}{key}", self.prefix),
+                    source: why.into(),
+                }),
+                read => Ok(read),
+            }
         }
         .boxed()
     }
+}
+
+fn is_about_the_object(why: &str) -> bool {
+    OBJECT_CODES.iter().any(|code| why.contains(&format!("<Code>{code}</Code>")))
 }
 
 impl S3Store {
@@ -285,7 +304,10 @@ impl Endpoint {
     }
 
     fn is_loopback(&self) -> bool {
-        self.name() == "localhost" || self.name().parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+        let name = self.name();
+        name == "localhost"
+            || name.ends_with(BELOW_LOCALHOST)
+            || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
 
     /// An address has no host names below it: there the bucket stands in the path.
@@ -363,7 +385,7 @@ impl Sieved {
     async fn sieve(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let query = request.uri().query().unwrap_or_default();
         let is_listing = query.split('&').any(|part| part == "list-type=2");
-        let response = self.inner.execute(request).await?;
+        let response = self.inner.execute(to_loopback(request)).await?;
         let status = response.status();
         if !is_listing || status.is_server_error() || status.as_u16() == 429 {
             return Ok(response);
@@ -392,6 +414,24 @@ impl HttpService for Sieved {
     {
         Box::pin(self.sieve(request))
     }
+}
+
+/// Sends what goes to a name below `localhost` to this machine, by the address: resolvers often do
+/// not know these names. The name was signed, and stays in the `Host` header.
+fn to_loopback(mut request: HttpRequest) -> HttpRequest {
+    let uri = request.uri();
+    let is_plain = uri.scheme_str() == Some("http");
+    if !is_plain || !uri.host().is_some_and(|host| host.ends_with(BELOW_LOCALHOST)) {
+        return request;
+    }
+    let name = uri.authority().map(|authority| authority.as_str().parse());
+    let port = uri.port_u16().map_or_else(String::new, |port| format!(":{port}"));
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    if let (Some(Ok(name)), Ok(local)) = (name, format!("http://127.0.0.1{port}{path}").parse()) {
+        request.headers_mut().insert("host", name);
+        *request.uri_mut() = local;
+    }
+    request
 }
 
 /// A page of `ListObjectsV2` less the rows with odd keys, and less directory markers (keys that end
@@ -492,12 +532,32 @@ mod tests {
         assert_eq!(url("http://127.0.0.1:9000").expect("a URL"), "http://127.0.0.1:9000");
         assert_eq!(url("http://[::1]:9000").expect("a URL"), "http://[::1]:9000");
         assert_eq!(url("http://localhost:9000/").expect("a URL"), "http://localhost:9000");
+        let below = "http://s3.localhost:9000";
+        assert_eq!(url(below).expect("a URL"), "http://bucket.s3.localhost:9000");
+        assert!(matches!(url("http://s3.localhost.example"), Err(AccessError::PlainHttp { .. })));
         assert!(matches!(url("http://10.0.0.1"), Err(AccessError::PlainHttp { .. })));
         assert!(Endpoint::read("http://10.0.0.1", true).is_ok());
         for bad in
             ["s3.oss-cn-hangzhou.aliyuncs.com", "ftp://x", "https://", "https://a/b", "https://a@b"]
         {
             assert!(matches!(url(bad), Err(AccessError::Endpoint { .. })), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_below_localhost_are_this_machine_whatever_a_resolver_says() {
+        let sent = |url: &str| {
+            let mut request = HttpRequest::new(Vec::new().into());
+            *request.uri_mut() = url.parse().expect("a URI");
+            let request = to_loopback(request);
+            let host = request.headers().get("host").map(|name| name.to_str().expect("text"));
+            (request.uri().to_string(), host.map(str::to_owned))
+        };
+        let name = Some("bucket.s3.localhost:9".to_owned());
+        let local = "http://127.0.0.1:9/a%20b?list-type=2".to_owned();
+        assert_eq!(sent("http://bucket.s3.localhost:9/a%20b?list-type=2"), (local, name));
+        for url in ["https://bucket.s3.localhost/", "http://localhost:9/a", "http://x.example/"] {
+            assert_eq!(sent(url), (url.to_owned(), None));
         }
     }
 
