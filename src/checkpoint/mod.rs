@@ -8,6 +8,7 @@
 //! A new format is one file in `formats` and, if its names are new, one row in `names`.
 //! Tests: `tests/world/checkpoints.rs` and beside the code.
 
+pub mod common;
 mod dcp;
 pub mod fence;
 pub mod formats;
@@ -22,4 +23,6 @@ pub mod scan;
 pub mod store_folder;
 pub mod store_s3;
 pub mod torch_zip;
+pub mod tracker;
 mod walk;
+mod write;

@@ -48,13 +48,18 @@ fn chosen(point: &ResumePoint, template: Option<&str>) -> Result<Value, Template
     }
     chosen.insert("path".into(), json!(point.path));
     chosen.insert("resume".into(), json!(resume));
+    if !point.parts.is_empty() {
+        let parts = point.parts.iter();
+        let parts = parts.map(|part| json!({ "name": part.name, "path": part.path }));
+        chosen.insert("parts".into(), parts.collect());
+    }
     Ok(Value::Object(chosen))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::checkpoint::{Candidate, Pin, Position, Wholeness};
+    use crate::model::checkpoint::{Candidate, Pin, Position, Tracker, Wholeness};
 
     #[test]
     fn the_report_has_the_published_keys() {
@@ -79,6 +84,8 @@ mod tests {
             format: "megatron-legacy".into(),
             argument: "--load {root} --ckpt-step {step}".into(),
             pin: Pin::Argument,
+            tracker: Tracker::Fits,
+            parts: Vec::new(),
         };
         let findings = Findings {
             format: Some("megatron-legacy".into()),

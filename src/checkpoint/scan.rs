@@ -8,8 +8,8 @@ use super::store_folder::FolderStore;
 use super::store_s3::{AccessError, S3Store, StorageAccess};
 use super::walk::{FOLDERS_LIMIT, has_ranks, walk};
 use crate::model::checkpoint::{
-    CANDIDATES_LIMIT, Candidate, Findings, Location, Look, PassOver, Passed, PassedOver,
-    ResumePoint, Scheme, Unfinished, Wholeness,
+    CANDIDATES_LIMIT, Candidate, Findings, Location, Look, PassOver, Passed, PassedOver, Pin,
+    Position, ResumePoint, Scheme, Tracker, Unfinished, Wholeness,
 };
 use crate::model::error::Class;
 use crate::model::spec::{CheckpointSpec, CustomLayout};
@@ -78,6 +78,9 @@ pub enum LookError {
     /// None of many was whole.
     #[error("the newest {TESTED_LIMIT} checkpoints are all incomplete; older ones were not tested")]
     TooManyTorn,
+    /// Parts whose steps do not meet.
+    #[error("the parts have no step in common among the newest ones; older ones were not compared")]
+    NoCommonStep,
     /// [`DEADLINE`].
     #[error("no complete answer within {} s", DEADLINE.as_secs())]
     Deadline,
@@ -89,7 +92,9 @@ impl LookError {
         match self {
             Self::Store(error) => error.class(),
             Self::Access(error) => error.class(),
-            Self::Format(_) | Self::TooManyFolders | Self::TooManyTorn => Class::Operator,
+            Self::Format(_) | Self::TooManyFolders | Self::TooManyTorn | Self::NoCommonStep => {
+                Class::Operator
+            }
             Self::Deadline => Class::Retry,
         }
     }
@@ -126,7 +131,7 @@ pub async fn look_at(
 ) -> Look {
     match open(location, access) {
         Ok(objects) => look(&objects, location, options, now).await,
-        Err(error) => could_not(&error),
+        Err(error) => could_not(&error, error.class()),
     }
 }
 
@@ -137,30 +142,32 @@ pub async fn look(
     options: &ScanOptions,
     now: WallTime,
 ) -> Look {
-    let found = Box::pin(find(objects, location, options, now));
+    let found = Box::pin(find(objects, location, options, now, None));
     match tokio::time::timeout(DEADLINE, found).await {
         Ok(Ok(mut findings)) => {
             findings.odd_keys = objects.odd_keys();
             Look::Done(findings)
         }
-        Ok(Err(error)) => could_not(&error),
-        Err(_) => could_not(&LookError::Deadline),
+        Ok(Err(error)) => could_not(&error, error.class()),
+        Err(_) => could_not(&LookError::Deadline, LookError::Deadline.class()),
     }
 }
 
-fn could_not(error: &LookError) -> Look {
-    let needs_person = match error.class() {
+pub(super) fn could_not(error: &dyn std::error::Error, class: Class) -> Look {
+    let needs_person = match class {
         Class::Operator | Class::Bug => true,
         Class::Retry | Class::Wait => false,
     };
     Look::CouldNotLook { why: chain(error), needs_person }
 }
 
-async fn find(
+/// Looks once. What is newer than `at_most` is shown and not tested.
+pub(super) async fn find(
     objects: &Objects,
     location: &Location,
     options: &ScanOptions,
     now: WallTime,
+    at_most: Option<Position>,
 ) -> Result<Findings, LookError> {
     let wanted = Wanted::read(&options.format, options.custom.as_ref())?;
     let formats = wanted.formats();
@@ -187,7 +194,7 @@ async fn find(
             let mut shapes = format.shapes().into_iter();
             let shape = shapes.find(|shape| shape.read(name, Kind::Folder).is_some());
             let run = Run::of_itself(shape.unwrap_or_else(|| format.shape()), name);
-            let scan = Scan { objects, run, options, now, beside: SIBLINGS };
+            let scan = Scan { objects, run, options, now, beside: SIBLINGS, at_most };
             return scan.choose(format, None).await;
         }
         Some(_) | None => walk(objects, top, &shapes).await?,
@@ -200,7 +207,7 @@ async fn find(
         Ok(None) => return Ok(Findings::default()),
         Err(ambiguous) => return Ok(Findings { ambiguous, ..Findings::default() }),
     };
-    let mut scan = Scan { objects, run, options, now, beside: FEW_SIBLINGS };
+    let mut scan = Scan { objects, run, options, now, beside: FEW_SIBLINGS, at_most };
     let fitting = formats.iter().filter(|format| format.reads(&scan.run.shape));
     let fitting: Vec<&dyn Format> = fitting.copied().collect();
     scan.add_beside(&fitting).await?;
@@ -214,7 +221,8 @@ async fn find(
     };
     scan.list_from(0).await?;
     let mut newest = None;
-    if scan.is_like_the_one_before(&format_of)
+    if !scan.is_too_new(0)
+        && scan.is_like_the_one_before(&format_of)
         && let Some(format) = format_of(&scan.listed())
     {
         newest = scan.judge(0, format).await?.map(|judgement| (format.word(), judgement));
@@ -244,9 +252,17 @@ struct Scan<'a> {
     now: WallTime,
     /// Older candidates that are listed beside the one under test.
     beside: usize,
+    /// Newer ones are not tested.
+    at_most: Option<Position>,
 }
 
 impl Scan<'_> {
+    /// Whether the name of the entry at `at` says that it is newer than what is looked for.
+    fn is_too_new(&self, at: usize) -> bool {
+        let position = self.run.entries.get(at).and_then(|entry| entry.position);
+        self.at_most.is_some_and(|most| position.is_some_and(|position| position > most))
+    }
+
     /// What was listed so far, newest first.
     fn listed(&self) -> Vec<&Checkpoint> {
         self.run.listed.values().collect()
@@ -394,6 +410,11 @@ impl Scan<'_> {
                 push(&mut findings, self.candidate(at, Wholeness::NotChecked, why.to_owned()));
                 continue;
             }
+            if self.is_too_new(at) {
+                let why = "newer than what another part has";
+                push(&mut findings, self.candidate(at, Wholeness::NotChecked, why.to_owned()));
+                continue;
+            }
             if tested >= TESTED_LIMIT {
                 return Err(LookError::TooManyTorn);
             }
@@ -429,13 +450,22 @@ impl Scan<'_> {
             } else if let (Wholeness::Whole, Some(passed)) = (wholeness, passed) {
                 why = format!("{why}; passed over: {}", passed.words());
                 self.pass_over(at, passed, &mut findings);
+            } else if wholeness == Wholeness::Whole && self.is_another_of_suspect(at, &findings) {
+                why = format!("{why}; passed over: of the same step as a suspect");
             } else if wholeness == Wholeness::Whole {
-                if let Some((point, note)) = self.resume_point(at, format, case).await? {
-                    why = format!("{why}{note}");
-                    findings.chosen = Some(point);
-                } else {
-                    wholeness = Wholeness::Unknown;
-                    why = format!("{why}; neither its name nor what can be read of it says a step");
+                match self.resume_point(at, format, case).await? {
+                    Some((point, _)) if self.at_most.is_some_and(|m| point.position > m) => {
+                        why = format!("{why}; newer than what another part has");
+                    }
+                    Some((point, note)) => {
+                        why = format!("{why}{note}");
+                        findings.chosen = Some(point);
+                    }
+                    None => {
+                        wholeness = Wholeness::Unknown;
+                        let what = "neither its name nor what can be read of it says a step";
+                        why = format!("{why}; {what}");
+                    }
                 }
             }
             push(&mut findings, self.candidate(at, wholeness, why));
@@ -449,6 +479,14 @@ impl Scan<'_> {
         let written = self.run.listed.get(&at)?.objects.iter().map(|object| object.modified).max();
         let step = entry.position.map(|position| position.step);
         self.options.pass_over.reason(&entry.path, step, written)
+    }
+
+    /// Whether the entry at `at` holds the step of one that was passed over as suspect: trainers keep
+    /// their last checkpoint under a second name.
+    fn is_another_of_suspect(&self, at: usize, findings: &Findings) -> bool {
+        let step = self.run.entries[at].position.map(|position| position.step);
+        let mut suspects = findings.passed_over.iter().filter(|one| one.why == Passed::Suspect);
+        step.is_some() && suspects.any(|one| one.step == step)
     }
 
     /// Notes that the entry at `at` is passed over.
@@ -476,8 +514,12 @@ impl Scan<'_> {
         let Some(position) = position else { return Ok(None) };
         let way = format.resume(case).await?;
         let note = way.note.map(|note| format!("; {note}")).unwrap_or_default();
+        let tracker = match way.pin {
+            Pin::OwnChoice => Tracker::Fits,
+            Pin::Argument | Pin::TrackerRewrite => format.tracker(case).await?,
+        };
         let point = ResumePoint {
-            path: entry.path.clone(),
+            path: case.checkpoint.path.clone(),
             root: case.root.path.clone(),
             step: Some(position.step),
             epoch: self.run.shape.has_epochs().then_some(position.epoch),
@@ -485,6 +527,8 @@ impl Scan<'_> {
             format: format.word().to_owned(),
             argument: way.argument,
             pin: way.pin,
+            tracker,
+            parts: Vec::new(),
         };
         Ok(Some((point, note)))
     }

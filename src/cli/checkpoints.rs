@@ -10,7 +10,8 @@ use crate::checkpoint::{location, report};
 use crate::cli::text::plain;
 use crate::config::{DAEMON_FILE, Surroundings, load_daemon};
 use crate::model::checkpoint::{Location, Look, Scheme};
-use crate::model::spec::{Commands, CredentialsRef, Target};
+use crate::model::spec::{Commands, CredentialsRef, CustomLayout, Target};
+use crate::model::step_pattern::StepPattern;
 use crate::openapi::credentials::Keychain;
 use crate::openapi::error::whole;
 use serde_json::Value;
@@ -29,6 +30,15 @@ pub struct CheckpointsArgs {
     /// Read the names by this format [default: auto; for a job, its own]
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<String>,
+    /// Name of a checkpoint below a URL, with {step} once: step-{step}; the format is `custom`
+    #[arg(long, value_name = "PATTERN")]
+    pub pattern: Option<String>,
+    /// A file that each checkpoint of the pattern must have; may be given several times
+    #[arg(long, value_name = "FILE", requires = "pattern")]
+    pub required: Vec<String>,
+    /// The file that is written last into a checkpoint of the pattern
+    #[arg(long, value_name = "FILE", requires = "pattern")]
+    pub marker: Option<String>,
     /// S3 endpoint of a bucket [default: the daemon file's, or the region in an oss:// URL]
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
@@ -68,6 +78,7 @@ pub async fn checkpoints(
     } else {
         for (flag, given) in [
             ("--format", args.format.is_some()),
+            ("--pattern", args.pattern.is_some()),
             ("--endpoint", args.endpoint.is_some()),
             ("--region", args.region.is_some()),
         ] {
@@ -157,8 +168,7 @@ async fn look_below(args: &CheckpointsArgs, console: &Console<'_>) -> Result<Val
         Scheme::File => None,
         Scheme::S3 | Scheme::Oss => Some(access(args, &place, console).await?),
     };
-    let format = args.format.clone().unwrap_or_else(|| "auto".into());
-    let options = ScanOptions { format, custom: None, ranks: None, ..ScanOptions::default() };
+    let options = options(args)?;
     match look_at(&place, access.as_ref(), &options, console.moment.now).await {
         Look::Done(findings) => {
             report::json(&findings, None, &[]).map_err(|e| Failure::Look(e.to_string()))
@@ -167,6 +177,32 @@ async fn look_below(args: &CheckpointsArgs, console: &Console<'_>) -> Result<Val
             Err(Failure::Look(format!("could not look below {place}: {why}")))
         }
     }
+}
+
+/// What is looked for: a format's word, or the layout that the flags describe.
+fn options(args: &CheckpointsArgs) -> Result<ScanOptions, Failure> {
+    let format = match (args.format.as_deref(), &args.pattern) {
+        (None, None) => "auto",
+        (Some("custom"), None) => {
+            let why = "`--format custom` needs `--pattern`, such as --pattern 'step-{step}'";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+        (Some(word), None) => word,
+        (None | Some("custom"), Some(_)) => "custom",
+        (Some(word), Some(_)) => {
+            let why = format!("`--pattern` is a layout of your own: not with `--format {word}`");
+            return Err(Failure::Usage(why));
+        }
+    };
+    let custom = args.pattern.clone().map(|pattern| CustomLayout {
+        pattern,
+        required: args.required.clone(),
+        marker: args.marker.clone(),
+    });
+    if let Some(layout) = &custom {
+        StepPattern::parse(&layout.pattern).map_err(|e| Failure::Usage(e.to_string()))?;
+    }
+    Ok(ScanOptions { format: format.to_owned(), custom, ..ScanOptions::default() })
 }
 
 /// How a bucket is reached: the flags, else the target of the daemon file that fits, else the

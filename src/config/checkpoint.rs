@@ -7,8 +7,9 @@ use super::diagnostic::{Anchor, Diagnostic, Notes};
 use super::mapping::{self, Mount, NoPlace};
 use super::mask::mask;
 use super::nearest::nearest;
+use super::parts;
 use super::reader::{Found, Span, Table};
-use super::submit;
+use super::{submit, trainer};
 use crate::model::checkpoint::{Location, Scheme};
 use crate::model::resume_text::{self, CommandProblem, TemplateProblem};
 use crate::model::spec::{CheckpointSpec, CustomLayout, FirstStart, Target};
@@ -50,21 +51,25 @@ const RANKS_MOST: u64 = 1_000_000;
 /// Files that a custom layout may require.
 const REQUIRED_MOST: usize = 1_000;
 
-/// Reads the table. `place` becomes the prefix, as soon as that can be read.
+/// Reads the table. Each prefix, once it can be read, goes to `prefixes`.
 pub(super) fn read(
     notes: &Notes<'_>,
     mut table: Table<'_, '_>,
     body: Option<&Body<'_, '_>>,
     target: Option<&Target>,
     launcher: bool,
-    place: &mut Option<(Location, Anchor)>,
+    prefixes: &mut Vec<(Location, Anchor)>,
 ) -> Option<CheckpointSpec> {
     let header = table.span().clone();
     let found = location(notes, &mut table, body, target, &header);
-    *place = found.as_ref().map(|(place, _, span)| (place.clone(), notes.source.at(span)));
+    let claim = |(place, _, span): &Place| (place.clone(), notes.source.at(span));
+    prefixes.extend(found.as_ref().map(claim));
     let format = format(notes, &mut table);
     let custom = custom(notes, &mut table, format.as_deref(), &header);
-    let resume = template(notes, &mut table);
+    let parts = parts::read(notes, &mut table, body, target, prefixes);
+    let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+    let resume = template(notes, &mut table, &names);
+    parts::check_reach(notes, &names, resume.as_deref(), &header);
     let resume_command = resume_command(notes, &mut table);
     check_reach(
         notes,
@@ -74,6 +79,9 @@ pub(super) fn read(
         resume_command.as_deref(),
         &header,
     );
+    if let Some(body) = body {
+        trainer::advise(body, resume.as_deref(), resume_command.as_deref());
+    }
     let word = table.word("first_start", &["resume", "fresh", "refuse"]);
     let first_start = match word.as_ref().map(|found| found.value.as_str()) {
         Some("fresh") => FirstStart::Fresh,
@@ -88,12 +96,7 @@ pub(super) fn read(
         None => body.and_then(submit::ranks),
     };
     let fence = fence(notes, &mut table, body, launcher);
-    if let Some(found) = table.flag("repair_tracker")
-        && found.value
-    {
-        let message = "`repair_tracker = true` is not supported by this version";
-        notes.error(&found.span, codes::NOT_SUPPORTED, message, "write false, or take it out");
-    }
+    let repair_tracker = table.flag("repair_tracker").is_some_and(|found| found.value);
     table.finish();
     let (location, mount, _) = found?;
     Some(CheckpointSpec {
@@ -109,6 +112,8 @@ pub(super) fn read(
         settle_interval: interval.map_or(SETTLE_INTERVAL, |found| found.value),
         ranks,
         fence,
+        repair_tracker,
+        parts,
     })
 }
 
@@ -136,20 +141,23 @@ fn fence(
     true
 }
 
-/// The prefix, the same place in the container, and where the file names it.
-fn location(
+/// A prefix, the same place in the container, and where the file names it.
+pub(super) type Place = (Location, String, Span);
+
+/// The prefix that a table names.
+pub(super) fn location(
     notes: &Notes<'_>,
     table: &mut Table<'_, '_>,
     body: Option<&Body<'_, '_>>,
     target: Option<&Target>,
     header: &Span,
-) -> Option<(Location, String, Span)> {
+) -> Option<Place> {
     let asked = table.has("path") || table.has("url");
     let path = table.text("path").map(|found| (mapping::normal_path(&found.value), found));
     let url = table.text("url").map(|found| (mapping::parse_url(&found.value), found));
     if !asked {
         let mend = "add path = \"/mnt/…\" (as the container sees it), or url = \"oss://…\"";
-        notes.error(header, codes::MISSING, "[checkpoint] has neither `path` nor `url`", mend);
+        notes.error(header, codes::MISSING, "there is neither `path` nor `url`", mend);
     }
     let bad = |found: &Found<String>, why: &str, mend: &str| {
         let message = format!("`{}` cannot be a place of checkpoints: {why}", mask(&found.value));
@@ -238,7 +246,7 @@ fn check_region(notes: &Notes<'_>, endpoint: Option<&str>, region: Option<&str>,
     }
 }
 
-fn format(notes: &Notes<'_>, table: &mut Table<'_, '_>) -> Option<String> {
+pub(super) fn format(notes: &Notes<'_>, table: &mut Table<'_, '_>) -> Option<String> {
     if !table.has("format") {
         return Some("auto".to_owned());
     }
@@ -255,7 +263,7 @@ fn format(notes: &Notes<'_>, table: &mut Table<'_, '_>) -> Option<String> {
     None
 }
 
-fn custom(
+pub(super) fn custom(
     notes: &Notes<'_>,
     table: &mut Table<'_, '_>,
     format: Option<&str>,
@@ -310,15 +318,21 @@ fn custom(
     Some(CustomLayout { pattern: pattern?.value, required, marker })
 }
 
-fn template(notes: &Notes<'_>, table: &mut Table<'_, '_>) -> Option<String> {
+fn template(notes: &Notes<'_>, table: &mut Table<'_, '_>, parts: &[&str]) -> Option<String> {
     let found = table.text("resume")?;
-    match resume_text::check_template(&found.value) {
+    match resume_text::check_parts_template(&found.value, parts) {
         Ok(()) => {}
         Err(TemplateProblem::Unknown { name, at }) => {
-            let near = nearest(&name, resume_text::PLACEHOLDERS);
+            let of_parts = parts.iter().flat_map(|part| {
+                resume_text::PART_PLACEHOLDERS.iter().map(move |what| format!("{part}.{what}"))
+            });
+            let known = resume_text::PLACEHOLDERS.iter().map(|name| (*name).to_owned());
+            let known: Vec<String> = known.chain(of_parts).collect();
+            let near = nearest(&name, known.iter().map(String::as_str));
             let span = inside(notes, &found.span, &found.value, at, name.len() + 2);
             let message = format!("unknown placeholder `{{{name}}}`");
-            let mend = "there are {path}, {root}, {step} and {name}";
+            let mend = "there are {path}, {root}, {step} and {name}; and of a part {NAME.path}, \
+                        {NAME.root} and {NAME.name}";
             let error =
                 Diagnostic::error(notes.source.at(&span), codes::PLACEHOLDER, message, mend);
             notes.add(error.near(near.map(|near| format!("{{{near}}}"))));

@@ -100,6 +100,8 @@ codes! {
     ROLE = 63;
     /// `Tags` at the top of the body.
     TOP_TAGS = 64;
+    /// A trainer whose flags lose work in silence.
+    TRAINER_FLAG = 65;
     /// One job name in two files.
     NAME_TWICE = 70;
     /// Two jobs on one checkpoint prefix.

@@ -60,8 +60,8 @@ impl<'a> Rules<'a> {
 pub struct JobFile {
     /// The name, whether or not the rest is right, and where it stands.
     pub name: Option<(JobName, Anchor)>,
-    /// The checkpoint prefix, whether or not the rest is right, and where it stands.
-    pub checkpoint: Option<(Location, Anchor)>,
+    /// The checkpoint prefixes, whether or not the rest is right, and where they stand.
+    pub prefixes: Vec<(Location, Anchor)>,
     /// The content, if it is free of errors.
     pub spec: Option<JobSpec>,
     /// Everything that was found, sorted.
@@ -73,7 +73,7 @@ pub fn load_job(path: &Path, rules: Rules<'_>) -> JobFile {
     match files::read(path) {
         Ok(source) => read_job(&source, rules),
         Err(diagnostic) => {
-            JobFile { name: None, checkpoint: None, spec: None, diagnostics: vec![*diagnostic] }
+            JobFile { name: None, prefixes: Vec::new(), spec: None, diagnostics: vec![*diagnostic] }
         }
     }
 }
@@ -81,7 +81,8 @@ pub fn load_job(path: &Path, rules: Rules<'_>) -> JobFile {
 /// Checks the text of a job file.
 pub fn read_job(source: &Source, rules: Rules<'_>) -> JobFile {
     let notes = Notes::new(source);
-    let mut file = JobFile { name: None, checkpoint: None, spec: None, diagnostics: Vec::new() };
+    let mut file =
+        JobFile { name: None, prefixes: Vec::new(), spec: None, diagnostics: Vec::new() };
     if let Some(mut top) = parse(&notes, JOB) {
         file.name = name(&notes, &mut top);
         let json = top.text("submit_file").and_then(|found| submit_file(&notes, found));
@@ -152,8 +153,8 @@ fn job(
     let spot = spot(notes, &mut top, body.as_ref());
     let mut checkpoint = None;
     if let Some(table) = top.table("checkpoint") {
-        let (body, place_of) = (body.as_ref(), &mut file.checkpoint);
-        checkpoint = checkpoint::read(notes, table, body, place, launcher, place_of);
+        let (body, prefixes) = (body.as_ref(), &mut file.prefixes);
+        checkpoint = checkpoint::read(notes, table, body, place, launcher, prefixes);
     } else if let Some(body) = &body {
         warn_of_empty_resume(body);
     }

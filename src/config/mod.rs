@@ -14,6 +14,7 @@ pub mod duration;
 pub mod job;
 pub mod mapping;
 pub mod nearest;
+mod parts;
 pub mod schema;
 pub mod secret_shape;
 pub mod secrets;
@@ -30,6 +31,7 @@ mod platform;
 mod reader;
 mod size;
 mod submit;
+mod trainer;
 
 pub use body::json_object;
 pub use daemon::{DAEMON_FILE, DaemonConfig, DaemonFile, Surroundings, load_daemon};

@@ -130,7 +130,7 @@ fn names_inside(jobs: &[(PathBuf, JobFile)]) -> Vec<Diagnostic> {
 fn prefixes_shared(jobs: &[(PathBuf, JobFile)]) -> Vec<(usize, Diagnostic)> {
     let mut claims: Vec<(Vec<&str>, usize, &Location, &Anchor)> = Vec::new();
     for (index, (_, file)) in jobs.iter().enumerate() {
-        if let Some((place, at)) = &file.checkpoint {
+        for (place, at) in &file.prefixes {
             // `oss://` and `s3://` name the same buckets.
             let kind = if place.scheme == Scheme::File { "file" } else { "bucket" };
             let mut parts = vec![kind, place.bucket.as_str()];
@@ -160,8 +160,8 @@ fn prefixes_shared(jobs: &[(PathBuf, JobFile)]) -> Vec<(usize, Diagnostic)> {
             format!("{} ({location})", jobs[*index].0.display())
         }));
         let message = format!("checkpoint prefix {location} overlaps with {others}");
-        let mend =
-            "give each job a prefix of its own: two writers destroy each other's checkpoints";
+        let mend = "give each job, and each part, a prefix of its own: two writers destroy each other's \
+             checkpoints";
         let error = Diagnostic::error((*at).clone(), codes::PREFIX_SHARED, message, mend);
         found.push((*index, error));
     }

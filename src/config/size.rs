@@ -92,7 +92,8 @@ fn sent(text: &str, launcher: Launcher) -> usize {
 fn argument(checkpoint: &CheckpointSpec, path: usize, launcher: Launcher) -> usize {
     let template = checkpoint.resume.as_deref().unwrap_or(FORMATS_OWN);
     let quotes = sent("''", launcher);
-    let places = ["{path}", "{root}", "{name}"].iter().map(|name| template.matches(name).count());
+    let ends = ["{path}", "{root}", "{name}", ".path}", ".root}", ".name}"];
+    let places = ends.iter().map(|name| template.matches(name).count());
     let places: usize = places.sum();
     let steps = template.matches("{step}").count();
     sent(template, launcher) + places * (path + quotes) + steps * (STEP_DIGITS + quotes) + 1
@@ -100,8 +101,12 @@ fn argument(checkpoint: &CheckpointSpec, path: usize, launcher: Launcher) -> usi
 
 /// Bytes of the longest container path of a checkpoint.
 fn longest_path(checkpoint: &CheckpointSpec) -> usize {
-    let below = OBJECT_NAME_BYTES.saturating_sub(checkpoint.location.prefix.len());
-    checkpoint.mount.len() + below + 1
+    let main = (&checkpoint.location, &checkpoint.mount);
+    let parts = checkpoint.parts.iter().map(|part| (&part.location, &part.mount));
+    let lengths = std::iter::once(main).chain(parts).map(|(location, mount)| {
+        mount.len() + OBJECT_NAME_BYTES.saturating_sub(location.prefix.len()) + 1
+    });
+    lengths.max().unwrap_or_default()
 }
 
 fn secret_bytes(secret_envs: &BTreeMap<String, String>, rules: Rules<'_>) -> usize {

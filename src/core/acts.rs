@@ -114,11 +114,21 @@ fn on_retry(draft: &mut Draft<'_>) {
     // An end that went well is still to be judged; the others are forgiven.
     next.unjudged = next.unjudged.take().filter(|e| e.verdict.cause == Cause::Succeeded);
     next.wanted = Wanted::Run;
-    let Progress { best, best_step, best_at, ran, fresh_since, .. } = next.progress;
+    let Progress { best, best_step, best_at, ran, partly, fresh_since, .. } = next.progress;
     let asked = next.progress.asked.filter(|_| !could_not);
-    next.progress =
-        Progress { best, best_step, best_at, ran, fresh_since, asked, ..Default::default() };
-    next.recovery = Recovery::look();
+    next.progress = Progress {
+        best,
+        best_step,
+        best_at,
+        ran,
+        partly,
+        fresh_since,
+        asked,
+        ..Default::default()
+    };
+    if !next.is_repairing() {
+        next.recovery = Recovery::look();
+    }
     draft.say(None, Word::Operator, "retry: counts start anew, checkpoints are kept");
 }
 
@@ -134,6 +144,7 @@ fn forget_suspects(draft: &mut Draft<'_>) {
         Recovery::Look { .. } | Recovery::Settling { .. } | Recovery::Ready { .. } => {
             draft.next.recovery = Recovery::look();
         }
-        Recovery::Waiting { .. } => {}
+        // A look comes after each of these.
+        Recovery::Waiting { .. } | Recovery::Repairing { .. } | Recovery::NotRepaired { .. } => {}
     }
 }

@@ -6,7 +6,7 @@ use super::suspects::Suspicion;
 use super::terms::{ResumeTerms, Terms};
 use super::verdict::Verdict;
 use super::watch::Watch;
-use crate::model::checkpoint::{Position, ResumePoint};
+use crate::model::checkpoint::{Position, ResumePoint, TrackerRewrite};
 use crate::model::cloud::Status;
 use crate::model::ids::{AttemptNo, CloudId, Digest, JobKey, Mark, TargetName};
 use crate::model::spec::{Bid, Place};
@@ -378,6 +378,20 @@ pub enum Recovery {
         /// When the bucket was looked at.
         looked: BootTime,
     },
+    /// The trainer's tracker is being rewritten; what comes out is looked at anew.
+    Repairing {
+        /// What is written over what.
+        rewrite: TrackerRewrite,
+    },
+    /// The tracker does not lead to the chosen checkpoint yet; a wait before the next look.
+    NotRepaired {
+        /// Why not.
+        why: String,
+        /// How long the wait is in all; a new process waits it out anew.
+        delay: Duration,
+        /// When it is over.
+        until: BootTime,
+    },
 }
 
 impl Recovery {
@@ -415,6 +429,12 @@ pub struct Progress {
     pub unsent: u32,
     /// Looks into the bucket in a row that could not be made.
     pub blind: u32,
+    /// Times in a row that the tracker was to be rewritten, since the last intent.
+    #[serde(default)]
+    pub repairs: u32,
+    /// Whether parts of the checkpoint were seen whole without a step that all have.
+    #[serde(default)]
+    pub partly: bool,
     /// When a `first_start = "fresh"` began: whole checkpoints older than this are another run's.
     pub fresh_since: Option<WallTime>,
     /// Where the last attempt started that ended well but too early.
@@ -462,6 +482,8 @@ pub enum BlockKind {
     CheckpointsGone,
     /// There are checkpoints of which nobody can say from outside whether they are whole.
     UndecidedCheckpoints,
+    /// Parts of the checkpoint have whole ones, and none of one step.
+    NoCommonStep,
     /// It ran for long and there is still no whole checkpoint: wrong prefix?
     NoCheckpointInTime,
     /// `first_start = "refuse"` and there are checkpoints.
@@ -529,10 +551,23 @@ impl Job {
     }
 
     /// Whether it still holds its checkpoint prefix: from the first intent until it is final with
-    /// nothing open and no copy of it alive.
+    /// nothing open and no copy of it alive; and while its tracker is being rewritten.
     pub fn holds_lease(&self) -> bool {
-        self.next_attempt > 1
-            && (self.result.is_none() || !self.open.is_empty() || !self.copies.is_empty())
+        self.is_repairing()
+            || self.next_attempt > 1
+                && (self.result.is_none() || !self.open.is_empty() || !self.copies.is_empty())
+    }
+
+    /// Whether the tracker is being rewritten now.
+    pub fn is_repairing(&self) -> bool {
+        match self.recovery {
+            Recovery::Repairing { .. } => true,
+            Recovery::Look { .. }
+            | Recovery::Settling { .. }
+            | Recovery::Waiting { .. }
+            | Recovery::Ready { .. }
+            | Recovery::NotRepaired { .. } => false,
+        }
     }
 
     /// Whether nothing more will ever be done for it by itself.

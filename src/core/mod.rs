@@ -33,5 +33,6 @@ pub mod step;
 pub mod submit;
 pub mod suspects;
 pub mod terms;
+mod tracker;
 pub mod verdict;
 pub mod watch;

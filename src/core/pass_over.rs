@@ -10,7 +10,9 @@ use super::scan::block;
 use super::step::Draft;
 use super::suspects;
 use super::terms::{ResumeTerms, resume_terms};
+use super::tracker;
 use crate::model::checkpoint::{Earlier, Findings, PassOver, Passed, Pin, ResumePoint};
+use crate::model::spec::CheckpointSpec;
 
 impl Job {
     /// What a look into the bucket does not choose.
@@ -41,33 +43,33 @@ pub(super) fn is_passed_over(draft: &Draft<'_>, findings: &Findings, point: &Res
 /// Why the trainer cannot be brought to load the chosen checkpoint, if it cannot.
 pub(super) fn cannot_load(
     draft: &Draft<'_>,
+    checkpoint: &CheckpointSpec,
     findings: &Findings,
     point: &ResumePoint,
 ) -> Option<String> {
     let newer = findings.passed_over.first();
-    let retry = match (newer, point.step) {
-        (Some(_), Some(step)) => format!("`retry --from {step}`"),
-        (_, _) => "`retry`".to_owned(),
-    };
-    let names_one = resume_terms(draft.given.spec, &Start::From(point.clone()));
-    match (point.pin, newer) {
-        (Pin::TrackerRewrite, _) => Some(format!(
-            "the newest whole checkpoint{} is {}, but the trainer reads a tracker object that \
-             leads elsewhere and no argument overrides it; rewrite the tracker, then {retry}",
-            if newer.is_some() { " to go on from" } else { "" },
-            point.path
-        )),
-        (Pin::Argument, Some(newer)) if names_one != ResumeTerms::Pinned => Some(format!(
-            "{} is passed over ({}) and {} is the newest whole one to go on from, but the resume \
-             argument names no checkpoint: the trainer would load what it finds newest; put \
-             {{path}} or {{step}} into `checkpoint.resume`, or move {} away, then {retry}",
-            kept(&newer.path),
-            newer.why.words(),
-            kept(&point.path),
-            kept(&newer.path),
-        )),
-        (Pin::Argument | Pin::OwnChoice, _) => None,
+    // A plain retry would hold nothing against the newer one any more.
+    let from = newer.and(point.step);
+    let why = tracker::needs_person(draft, checkpoint, point, from);
+    if why.is_some() {
+        return why;
     }
+    let newer = newer.filter(|_| point.pin == Pin::Argument)?;
+    let spec = draft.given.spec;
+    let names_one = resume_terms(spec, &Start::From(point.clone())) == ResumeTerms::Pinned;
+    if names_one || tracker::is_rewritten(spec, checkpoint, point) {
+        return None;
+    }
+    let retry = from.map_or_else(|| "`retry`".to_owned(), |step| format!("`retry --from {step}`"));
+    Some(format!(
+        "{} is passed over ({}) and {} is the newest whole one to go on from, but the resume \
+         argument names no checkpoint: the trainer would load what it finds newest; put {{path}} \
+         or {{step}} into `checkpoint.resume`, or move {} away, then {retry}",
+        kept(&newer.path),
+        newer.why.words(),
+        kept(&point.path),
+        kept(&newer.path),
+    ))
 }
 
 /// What follows where there are whole checkpoints and each is passed over. Answers whether this

@@ -83,9 +83,19 @@ pub fn phase(job: &Job, holds: &[Hold], now: Now) -> Phase {
         return Phase::Lost;
     }
     match &job.recovery {
-        Recovery::Waiting { until, .. } if *until > now.boot => Phase::Backoff,
-        Recovery::Look { .. } | Recovery::Settling { .. } if job.created > 0 => Phase::Recovering,
+        Recovery::Waiting { until, .. } | Recovery::NotRepaired { until, .. }
+            if *until > now.boot =>
+        {
+            Phase::Backoff
+        }
+        Recovery::Look { .. } | Recovery::Settling { .. } | Recovery::Repairing { .. }
+            if job.created > 0 =>
+        {
+            Phase::Recovering
+        }
         Recovery::Waiting { .. }
+        | Recovery::NotRepaired { .. }
+        | Recovery::Repairing { .. }
         | Recovery::Look { .. }
         | Recovery::Settling { .. }
         | Recovery::Ready { .. } => Phase::Pending,

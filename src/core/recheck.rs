@@ -171,7 +171,7 @@ fn newer(draft: &Draft<'_>, findings: &Findings) -> Newer {
         let is_its_own = written.zip(run).is_some_and(|(written, began)| written >= began);
         let fresh_since = draft.next.progress.fresh_since;
         let is_foreign = written.zip(fresh_since).is_some_and(|(written, since)| written < since);
-        let is_loadable = cannot_load(draft, findings, chosen).is_none();
+        let is_loadable = cannot_load(draft, checkpoint, findings, chosen).is_none();
         return if is_its_own || is_foreign || !is_loadable {
             Newer::None
         } else {

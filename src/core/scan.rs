@@ -42,7 +42,10 @@ pub(super) fn on_looked(draft: &mut Draft<'_>, look: Look) {
     let awaited = match draft.next.recovery {
         Recovery::Look { asked } => asked,
         Recovery::Settling { next, .. } => next == ANSWER_DUE,
-        Recovery::Waiting { .. } | Recovery::Ready { .. } => false,
+        Recovery::Waiting { .. }
+        | Recovery::Ready { .. }
+        | Recovery::Repairing { .. }
+        | Recovery::NotRepaired { .. } => false,
     };
     if !awaited {
         return;
@@ -102,6 +105,7 @@ fn on_found(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: Findin
         return on_blind(draft, &why, false);
     }
     let Some(findings) = without_foreign(draft, checkpoint, findings) else { return };
+    draft.next.progress.partly |= findings.unmatched.is_some();
     let goes_on = judge(draft, Some(&findings));
     note_best(draft, &findings);
     if goes_on && draft.next.block.is_none() {
@@ -128,7 +132,11 @@ fn still_settling(
             return false;
         }
         Recovery::Settling { since, .. } => since,
-        Recovery::Look { .. } | Recovery::Waiting { .. } | Recovery::Ready { .. } => now,
+        Recovery::Look { .. }
+        | Recovery::Waiting { .. }
+        | Recovery::Ready { .. }
+        | Recovery::Repairing { .. }
+        | Recovery::NotRepaired { .. } => now,
     };
     let limit = checkpoint.settle + checkpoint.settle / 2;
     if unfinished.youngest_age >= checkpoint.settle || now.since(since) >= limit {
@@ -420,7 +428,7 @@ fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Finding
             Start::Fresh
         }
         (Some(point), _, _) => {
-            if let Some(why) = cannot_load(draft, findings, point) {
+            if let Some(why) = cannot_load(draft, checkpoint, findings, point) {
                 block(draft, BlockKind::TrackerRewrite, &why);
                 return;
             }
@@ -461,6 +469,15 @@ fn from_zero(
             asked.step, checkpoint.location
         );
         block(draft, BlockKind::AskedForMissing, &why);
+        return None;
+    }
+    if progress.partly {
+        let each = findings.unmatched.as_deref().unwrap_or("none of them is there now");
+        let why = format!(
+            "parts of the checkpoint were whole, and no step is whole in all of them: {each}. Mend \
+             the paths, or bring back what is missing, then `retry`; or raise `run` to start anew"
+        );
+        block(draft, BlockKind::NoCommonStep, &why);
         return None;
     }
     if let Some(step) = progress.best_step.or(progress.best.map(|best| best.step)) {

@@ -11,7 +11,7 @@ use super::overlap::{self, Span};
 use super::seen::{go_live, on_seen_open};
 use super::step::{Draft, Past};
 use super::terms::Terms;
-use crate::model::checkpoint::{Pin, Position, ResumePoint};
+use crate::model::checkpoint::{Pin, Position, ResumePoint, Tracker};
 use crate::model::cloud::{CloudJob, Status};
 use crate::model::ids::{AttemptNo, Mark};
 use crate::model::spec::{FirstStart, Place};
@@ -161,6 +161,8 @@ fn adopt(draft: &mut Draft<'_>, sighting: &Sighting, no: AttemptNo, stop: Option
             format: String::new(),
             argument: String::new(),
             pin: Pin::OwnChoice,
+            tracker: Tracker::Fits,
+            parts: Vec::new(),
         }),
     };
     let spec = draft.given.spec;

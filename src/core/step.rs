@@ -8,8 +8,8 @@ use super::job::{
 use super::submit::{Gate, may_submit};
 use super::terms::Terms;
 use super::verdict::LogEnd;
-use super::{acts, lost, recheck, scan, seen, sighting, watch};
-use crate::model::checkpoint::{Look, ResumeFrom};
+use super::{acts, lost, recheck, scan, seen, sighting, tracker, watch};
+use crate::model::checkpoint::{Look, ResumeFrom, TrackerRewrite, TrackerWrite};
 use crate::model::cloud::{CloudJob, Pod, SendOutcome};
 use crate::model::ids::{AttemptNo, CloudId, Digest, Mark};
 use crate::model::spec::{JobSpec, Place};
@@ -133,6 +133,8 @@ pub enum Input {
         /// What came of it.
         look: Look,
     },
+    /// The tracker was to be rewritten.
+    TrackerWritten(TrackerWrite),
     /// The logs of an ended attempt were read.
     Logs {
         /// The attempt as recorded.
@@ -159,6 +161,8 @@ pub enum Effect {
     /// Look into the bucket to see how far this running attempt is, or whether a missing one still
     /// writes. No submission waits for it.
     Watch(AttemptNo),
+    /// Rewrite the trainer's tracker: harmless twice while nothing of the job runs.
+    RewriteTracker(TrackerRewrite),
     /// Read the logs of an ended attempt.
     Logs {
         /// The attempt as recorded.
@@ -281,6 +285,7 @@ pub fn step(job: &Job, given: &Given<'_>, input: Input) -> Result<Step, Impossib
                 watch::on_watched(&mut draft, no, &look);
             }
         }
+        Input::TrackerWritten(outcome) => tracker::on_written(&mut draft, outcome),
         Input::Logs { ended, pods } => seen::on_logs(&mut draft, *ended, &pods),
     }
     let wake_at = if draft.next.spec == job.spec {
@@ -332,9 +337,12 @@ fn on_started(draft: &mut Draft<'_>) {
     }
     draft.next.recovery = match draft.next.recovery {
         Recovery::Waiting { delay, .. } => Recovery::Waiting { delay, until: boot.plus(delay) },
-        Recovery::Look { .. } | Recovery::Settling { .. } | Recovery::Ready { .. } => {
-            Recovery::look()
-        }
+        // Whether the tracker was written is looked up before it is written again.
+        Recovery::Look { .. }
+        | Recovery::Settling { .. }
+        | Recovery::Ready { .. }
+        | Recovery::Repairing { .. }
+        | Recovery::NotRepaired { .. } => Recovery::look(),
     };
     ask_stops(draft);
 }
@@ -349,7 +357,7 @@ fn on_spec(draft: &mut Draft<'_>, digest: Digest) {
         draft.say(None, Word::Operator, "the block is lifted: the spec is another one");
     }
     draft.next.progress.hopeless = 0;
-    if draft.next.open.is_empty() {
+    if draft.next.open.is_empty() && !draft.next.is_repairing() {
         draft.next.recovery = Recovery::look();
     }
 }
@@ -379,7 +387,8 @@ fn advance(draft: &mut Draft<'_>) {
     recheck::ask_if_due(draft);
     watch::ask_if_due(draft);
     lost::ask_if_due(draft);
-    if !draft.next.open.is_empty() || draft.next.result.is_some() {
+    // While the tracker is being written nothing else is decided: the answer always comes.
+    if !draft.next.open.is_empty() || draft.next.result.is_some() || draft.next.is_repairing() {
         return;
     }
     if draft.next.wanted == Wanted::Cancel {
@@ -406,7 +415,8 @@ fn advance(draft: &mut Draft<'_>) {
     let look_again = match &draft.next.recovery {
         Recovery::Look { asked } => !asked,
         Recovery::Settling { next, .. } => now >= *next,
-        Recovery::Waiting { until, .. } => now >= *until,
+        Recovery::Waiting { until, .. } | Recovery::NotRepaired { until, .. } => now >= *until,
+        Recovery::Repairing { .. } => false,
         Recovery::Ready { looked, .. } => {
             now.since(*looked) > RESUME_POINT_GOOD_FOR
                 && may_submit(&draft.next, draft.given).is_ok()
@@ -415,7 +425,7 @@ fn advance(draft: &mut Draft<'_>) {
     if look_again {
         ask_look(draft);
     }
-    if may_submit(&draft.next, draft.given).is_ok() {
+    if may_submit(&draft.next, draft.given).is_ok() && !tracker::rewrite_first(draft) {
         intend(draft);
     }
 }
@@ -430,7 +440,10 @@ fn ask_look(draft: &mut Draft<'_>) {
         Recovery::Look { asked } => *asked = true,
         // The settle state is kept: the next look is compared with it.
         Recovery::Settling { next, .. } => *next = ANSWER_DUE,
-        Recovery::Waiting { .. } | Recovery::Ready { .. } => {
+        Recovery::Waiting { .. }
+        | Recovery::Ready { .. }
+        | Recovery::Repairing { .. }
+        | Recovery::NotRepaired { .. } => {
             draft.next.recovery = Recovery::Look { asked: true };
         }
     }
@@ -474,6 +487,7 @@ fn intend(draft: &mut Draft<'_>) {
         terms: Some(terms),
     });
     draft.next.recovery = Recovery::look();
+    draft.next.progress.repairs = 0;
     draft.effects.push(Effect::Create(no));
 }
 
@@ -486,9 +500,9 @@ fn wake_at(job: &Job, given: &Given<'_>) -> Option<BootTime> {
     });
     let recovery = if job.open.is_empty() && job.result.is_none() {
         match &job.recovery {
-            Recovery::Waiting { until, .. } => Some(*until),
+            Recovery::Waiting { until, .. } | Recovery::NotRepaired { until, .. } => Some(*until),
             Recovery::Settling { next, .. } => Some(*next),
-            Recovery::Look { .. } | Recovery::Ready { .. } => None,
+            Recovery::Look { .. } | Recovery::Ready { .. } | Recovery::Repairing { .. } => None,
         }
     } else {
         None

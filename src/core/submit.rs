@@ -166,6 +166,11 @@ pub fn may_submit(job: &Job, given: &Given<'_>) -> Result<(), Vec<Hold>> {
             None => "waiting for a late upload".to_owned(),
         })),
         Recovery::Waiting { until, .. } => holds.push(Hold::Backoff { until: *until }),
+        Recovery::Repairing { rewrite } => {
+            let why = format!("{} is being rewritten for the trainer", rewrite.key);
+            holds.push(Hold::NoResumePoint(why));
+        }
+        Recovery::NotRepaired { why, .. } => holds.push(Hold::NoResumePoint(why.clone())),
     }
     let gate = &given.gate;
     if gate.place.is_none() {

@@ -132,6 +132,77 @@ pub enum Pin {
     TrackerRewrite,
 }
 
+/// Where the trainer's own tracker, a small object that names its newest checkpoint, leads.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tracker {
+    /// To the chosen one; or the format has none.
+    #[default]
+    Fits,
+    /// Elsewhere: this would mend it.
+    Differs(Box<TrackerRewrite>),
+    /// It lies outside the location, or cannot be read.
+    Unseen,
+}
+
+impl Tracker {
+    fn fits(&self) -> bool {
+        *self == Self::Fits
+    }
+}
+
+/// What a tracker says and what it has to say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrackerRewrite {
+    /// Path of the tracker relative to the location.
+    pub key: String,
+    /// What a look found in it; `None`: there is no such object.
+    pub found: Option<TrackerText>,
+    /// The whole content that leads to the chosen checkpoint.
+    pub wanted: String,
+}
+
+/// The content of a tracker, as far as a record keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrackerText {
+    /// Bytes of the object.
+    pub size: u64,
+    /// Its beginning, at most [`TRACKER_TEXT_BYTES`]; control characters are shown as spaces.
+    pub text: String,
+}
+
+/// Bytes of a tracker's content that a record keeps.
+pub const TRACKER_TEXT_BYTES: usize = 120;
+
+impl TrackerText {
+    /// What is kept of `bytes`, the beginning of an object of `size` bytes.
+    pub fn of(bytes: &[u8], size: u64) -> Self {
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(TRACKER_TEXT_BYTES)]);
+        let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let end = text.floor_char_boundary(TRACKER_TEXT_BYTES);
+        Self { size, text: text[..end].to_owned() }
+    }
+}
+
+/// What came of rewriting a tracker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TrackerWrite {
+    /// It says what it has to: written, or found so.
+    Done,
+    /// It is not what the look saw: somebody else writes it. Nothing was written.
+    Changed {
+        /// What stands in it now.
+        now: Option<TrackerText>,
+    },
+    /// Refused, or not answered: it may be written or not.
+    Failed {
+        /// What went wrong, for people.
+        why: String,
+        /// Whether only a person can mend it.
+        needs_person: bool,
+    },
+}
+
 /// The checkpoint to go on from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResumePoint {
@@ -151,6 +222,23 @@ pub struct ResumePoint {
     pub argument: String,
     /// Whether that argument has to name the checkpoint.
     pub pin: Pin,
+    /// Where the trainer's own tracker leads.
+    #[serde(default, skip_serializing_if = "Tracker::fits")]
+    pub tracker: Tracker,
+    /// The same step in the other parts of the checkpoint, where it has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartPoint>,
+}
+
+/// What one more part of a checkpoint is resumed from: the step of the main one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartPoint {
+    /// The part's name in the job file.
+    pub name: String,
+    /// Path relative to the part's location; `.` is the location itself.
+    pub path: String,
+    /// Folder that holds it, relative to the part's location.
+    pub root: String,
 }
 
 /// Where a person wants a job to start again.
@@ -212,6 +300,10 @@ pub struct Findings {
     pub candidates: Vec<Candidate>,
     /// The newest one, if it is incomplete.
     pub unfinished: Option<Unfinished>,
+    /// Where the checkpoint has several parts and no step is whole in all of them, though some have
+    /// whole ones: what each has, for people.
+    #[serde(default)]
+    pub unmatched: Option<String>,
     /// Keys that no checkpoint can be under (`//`, `..`, control characters): passed over.
     pub odd_keys: u64,
     /// What is newer than the chosen one, or would have been chosen, and was not wanted: newest

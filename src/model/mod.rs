@@ -5,6 +5,7 @@
 
 pub mod checkpoint;
 pub mod cloud;
+pub mod command_words;
 pub mod error;
 pub mod fence;
 pub mod handle;

@@ -6,9 +6,12 @@
 //! answer these questions; what is unclear counts as "not one simple command".
 
 use super::checkpoint::ResumePoint;
+use super::spec::CheckpointSpec;
 
 /// The placeholders of a resume template.
 pub const PLACEHOLDERS: [&str; 4] = ["path", "root", "step", "name"];
+/// What may follow the name of a part and a dot: `{critic.path}`.
+pub const PART_PLACEHOLDERS: [&str; 3] = ["path", "root", "name"];
 
 /// What is wrong with a resume template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,14 +88,39 @@ pub fn quoted(text: &str) -> String {
 /// # Errors
 /// The first problem.
 pub fn check_template(template: &str) -> Result<(), TemplateProblem> {
-    fill(template, |_| Ok(String::new())).map(drop)
+    check_parts_template(template, &[])
+}
+
+/// The same where the checkpoint has parts of these names.
+///
+/// # Errors
+/// The first problem.
+pub fn check_parts_template(template: &str, parts: &[&str]) -> Result<(), TemplateProblem> {
+    let is_known = |name: &str| match name.split_once('.') {
+        Some((part, what)) => parts.contains(&part) && PART_PLACEHOLDERS.contains(&what),
+        None => PLACEHOLDERS.contains(&name),
+    };
+    fill(template, |name| Ok(is_known(name).then(String::new))).map(drop)
+}
+
+/// Whether a resume template tells the trainer which checkpoint of a part to load: by a step, which
+/// is the same in all, or by its own path.
+pub fn names_part(template: &str, part: &str) -> bool {
+    let names = |piece: Piece<'_>| match piece.kind {
+        Kind::Placeholder("step" | "name") => true,
+        Kind::Placeholder(name) => {
+            name.split_once('.').is_some_and(|(of, what)| of == part && what != "root")
+        }
+        Kind::Text | Kind::Literal(_) => false,
+    };
+    pieces(template).into_iter().any(names)
 }
 
 /// Whether a resume template names one checkpoint, rather than the folder in which the trainer
 /// finds the newest itself.
 pub fn names_one(template: &str) -> bool {
     let names = |piece: Piece<'_>| match piece.kind {
-        Kind::Placeholder(name) => name != "root",
+        Kind::Placeholder(name) => name.rsplit('.').next() != Some("root"),
         Kind::Text | Kind::Literal(_) => false,
     };
     pieces(template).into_iter().any(names)
@@ -108,15 +136,47 @@ pub fn has_resume(command: &str) -> bool {
 /// # Errors
 /// A placeholder that is unknown, quoted, or without a value.
 pub fn render(template: &str, mount: &str, point: &ResumePoint) -> Result<String, TemplateProblem> {
-    let path = below(mount, &point.path);
-    fill(template, |placeholder| match placeholder {
-        "path" => Ok(quoted(&path)),
-        "root" => Ok(quoted(&below(mount, &point.root))),
-        "name" => Ok(quoted(path.rsplit('/').next().unwrap_or_default())),
-        _ => match point.step {
-            Some(step) => Ok(quoted(&step.to_string())),
-            None => Err(TemplateProblem::NoStep { path: point.path.clone() }),
-        },
+    render_with(template, mount, point, |part| format!("{{mount of {part}}}"))
+}
+
+/// The resume argument for `point`, with all parts of its checkpoint.
+///
+/// # Errors
+/// A placeholder that is unknown, quoted, or without a value.
+pub fn render_parts(
+    template: &str,
+    checkpoint: &CheckpointSpec,
+    point: &ResumePoint,
+) -> Result<String, TemplateProblem> {
+    let mount_of = |part: &str| checkpoint.mount_of(part).unwrap_or_default().to_owned();
+    render_with(template, &checkpoint.mount, point, mount_of)
+}
+
+fn render_with(
+    template: &str,
+    mount: &str,
+    point: &ResumePoint,
+    mount_of: impl Fn(&str) -> String,
+) -> Result<String, TemplateProblem> {
+    let value = |what: &str, mount: &str, path: &str, root: &str| {
+        let path = below(mount, path);
+        match what {
+            "path" => Some(quoted(&path)),
+            "root" => Some(quoted(&below(mount, root))),
+            "name" => Some(quoted(path.rsplit('/').next().unwrap_or_default())),
+            _ => None,
+        }
+    };
+    fill(template, |placeholder| {
+        if let Some((part, what)) = placeholder.split_once('.') {
+            let part = point.parts.iter().find(|one| one.name == part);
+            return Ok(part.and_then(|p| value(what, &mount_of(&p.name), &p.path, &p.root)));
+        }
+        match (placeholder, point.step) {
+            ("step", Some(step)) => Ok(Some(quoted(&step.to_string()))),
+            ("step", None) => Err(TemplateProblem::NoStep { path: point.path.clone() }),
+            (what, _) => Ok(value(what, mount, &point.path, &point.root)),
+        }
     })
 }
 
@@ -141,7 +201,7 @@ pub fn below(mount: &str, relative: &str) -> String {
 
 fn fill(
     template: &str,
-    mut value: impl FnMut(&str) -> Result<String, TemplateProblem>,
+    mut value: impl FnMut(&str) -> Result<Option<String>, TemplateProblem>,
 ) -> Result<String, TemplateProblem> {
     let mut filled = String::with_capacity(template.len());
     for piece in pieces(template) {
@@ -153,11 +213,11 @@ fn fill(
                 filled.push('}');
             }
             Kind::Placeholder(name) => {
-                if !PLACEHOLDERS.contains(&name) {
+                let Some(value) = value(name)? else {
                     return Err(TemplateProblem::Unknown { name: name.into(), at: piece.at });
-                }
+                };
                 match piece.place {
-                    Place::Bare | Place::Comment => filled.push_str(&value(name)?),
+                    Place::Bare | Place::Comment => filled.push_str(&value),
                     Place::Quoted => {
                         return Err(TemplateProblem::InQuotes { name: name.into(), at: piece.at });
                     }
@@ -280,7 +340,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
 
 fn name_between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
     let inner = text.strip_prefix(open)?;
-    let end = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?;
+    let end = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.'))?;
     let is_name = end > 0 && !inner.as_bytes()[0].is_ascii_digit();
     (is_name && inner[end..].starts_with(close)).then(|| &inner[..end])
 }
@@ -395,7 +455,7 @@ fn ends_open(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::checkpoint::{Pin, Position};
+    use crate::model::checkpoint::{Pin, Position, Tracker};
 
     fn point(path: &str, root: &str, step: Option<u64>) -> ResumePoint {
         ResumePoint {
@@ -407,6 +467,8 @@ mod tests {
             format: "custom".into(),
             argument: String::new(),
             pin: Pin::Argument,
+            tracker: Tracker::Fits,
+            parts: Vec::new(),
         }
     }
 

@@ -83,6 +83,47 @@ pub struct CheckpointSpec {
     /// it is not wanted: the digest of a spec does not change by it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fence: bool,
+    /// Whether the trainer's tracker is rewritten where it leads to another checkpoint.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repair_tracker: bool,
+    /// Other prefixes that hold the rest of each checkpoint, in the order of the job file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<CheckpointPart>,
+}
+
+impl CheckpointSpec {
+    /// Every prefix that the job writes: the main one first.
+    pub fn locations(&self) -> impl Iterator<Item = &Location> {
+        std::iter::once(&self.location).chain(self.parts.iter().map(|part| &part.location))
+    }
+
+    /// Whether a prefix of one is equal to one of the other, or inside it.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.locations().any(|own| other.locations().any(|theirs| own.overlaps(theirs)))
+    }
+
+    /// The container path of a part's location; `None` if there is no part of that name.
+    pub fn mount_of(&self, part: &str) -> Option<&str> {
+        let found = self.parts.iter().find(|one| one.name == part);
+        found.map(|one| one.mount.as_str())
+    }
+}
+
+/// `[[checkpoint.parts]]`: a prefix beside the main one. A step counts only where it is whole in
+/// the main prefix and in every part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointPart {
+    /// Its name, for placeholders and for people.
+    pub name: String,
+    /// The prefix to look under.
+    pub location: Location,
+    /// The same place as the container sees it.
+    pub mount: String,
+    /// `auto` or a format's word.
+    pub format: String,
+    /// The layout when `format` is `custom`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom: Option<CustomLayout>,
 }
 
 /// A layout of the person's own.

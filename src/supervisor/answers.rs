@@ -271,7 +271,7 @@ impl Driver {
         match phase {
             Phase::Blocked => format!("spotkeeper why {}", job.key.name),
             Phase::Backoff | Phase::Pending | Phase::Recovering => match &job.recovery {
-                Recovery::Waiting { until, .. } => {
+                Recovery::Waiting { until, .. } | Recovery::NotRepaired { until, .. } => {
                     format!("look and submit in {}", human(until.since(now)))
                 }
                 Recovery::Settling { next, .. } if next.0 != u64::MAX => {
@@ -279,6 +279,7 @@ impl Driver {
                 }
                 Recovery::Settling { .. } | Recovery::Look { .. } => "look, then submit".to_owned(),
                 Recovery::Ready { .. } => "submit".to_owned(),
+                Recovery::Repairing { .. } => "look again, then submit".to_owned(),
             },
             Phase::Submitting
             | Phase::Waiting
@@ -376,7 +377,11 @@ impl Driver {
             .ok_or_else(|| Refusal::NotNow(format!("there is no target `{}`", spec.target)))?;
         let start = match &job.recovery {
             Recovery::Ready { start, .. } => start.clone(),
-            Recovery::Look { .. } | Recovery::Settling { .. } | Recovery::Waiting { .. } => {
+            Recovery::Look { .. }
+            | Recovery::Settling { .. }
+            | Recovery::Waiting { .. }
+            | Recovery::Repairing { .. }
+            | Recovery::NotRepaired { .. } => {
                 job.open.last().map_or(Start::Fresh, |attempt| attempt.start.clone())
             }
         };

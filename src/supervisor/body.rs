@@ -50,7 +50,7 @@ pub(super) fn build(
         match (&attempt.start, &spec.checkpoint) {
             (Start::From(point), Some(checkpoint)) => {
                 let fill = |template: &str| {
-                    resume_text::render(template, &checkpoint.mount, point)
+                    resume_text::render_parts(template, checkpoint, point)
                         .map_err(BodyError::Resume)
                 };
                 let command = if let Some(whole) = &checkpoint.resume_command {

@@ -225,7 +225,7 @@ impl Book {
         if let Some(other) = other_run {
             return Some(other.key.clone());
         }
-        let own = &spec.checkpoint.as_ref()?.location;
+        let own = spec.checkpoint.as_ref()?;
         self.with_staged(staged)
             .filter(|other| other.key != job.key && other.holds_lease())
             // Two that hold it and have nothing open would wait for each other for ever.
@@ -234,7 +234,7 @@ impl Book {
                 let specs = other.open.iter().map(|a| &a.spec).chain([&other.spec]);
                 specs
                     .filter_map(|digest| self.specs.get(digest)?.checkpoint.as_ref())
-                    .any(|checkpoint| checkpoint.location.overlaps(own))
+                    .any(|checkpoint| checkpoint.overlaps(own))
             })
             .map(|other| other.key.clone())
     }

@@ -1,10 +1,14 @@
 //! Looking into a bucket with the keys and the endpoint of a target.
 
 use super::driver::chain;
+use crate::checkpoint::common::look_at_parts;
 use crate::checkpoint::fence;
 use crate::checkpoint::scan::{ScanOptions, look_at};
 use crate::checkpoint::store_s3::{StorageAccess, StorageKeys};
-use crate::model::checkpoint::{Look, PassOver, Pin, ResumePoint, Scheme};
+use crate::checkpoint::tracker;
+use crate::model::checkpoint::{
+    Look, PassOver, Pin, ResumePoint, Scheme, Tracker, TrackerRewrite, TrackerWrite,
+};
 use crate::model::error::Class;
 use crate::model::fence::Fence;
 use crate::model::spec::{CheckpointSpec, Place};
@@ -20,7 +24,7 @@ pub(super) async fn look(
     keychain: &Keychain,
     now: WallTime,
 ) -> Look {
-    let access = match (checkpoint.location.scheme, place) {
+    let access = match (scheme_of_all(checkpoint), place) {
         (Scheme::File, _) => None,
         (Scheme::S3 | Scheme::Oss, None) => {
             let why = "the daemon file has no target that says how to reach the bucket".to_owned();
@@ -33,12 +37,22 @@ pub(super) async fn look(
             }
         },
     };
-    let options = ScanOptions::of(checkpoint, pass_over);
-    let mut look = look_at(&checkpoint.location, access.as_ref(), &options, now).await;
+    let mut look = if checkpoint.parts.is_empty() {
+        let options = ScanOptions::of(checkpoint, pass_over);
+        look_at(&checkpoint.location, access.as_ref(), &options, now).await
+    } else {
+        look_at_parts(checkpoint, pass_over, access.as_ref(), now).await
+    };
     if crash::takes_newest() {
         take_newest(&mut look);
     }
     look
+}
+
+/// A scheme that needs keys, if any part of the checkpoint does.
+fn scheme_of_all(checkpoint: &CheckpointSpec) -> Scheme {
+    let mut schemes = checkpoint.locations().map(|location| location.scheme);
+    schemes.find(|scheme| *scheme != Scheme::File).unwrap_or(Scheme::File)
 }
 
 /// Writes the fence of an attempt, where its job wants one. Answers why it could not.
@@ -62,6 +76,30 @@ pub(super) async fn raise_fence(
     written.map_err(|error| chain(&error))
 }
 
+/// Rewrites the tracker of a job's trainer.
+pub(super) async fn rewrite_tracker(
+    checkpoint: &CheckpointSpec,
+    place: Option<&Place>,
+    keychain: &Keychain,
+    rewrite: &TrackerRewrite,
+    now: WallTime,
+) -> TrackerWrite {
+    let access = match (checkpoint.location.scheme, place) {
+        (Scheme::File, _) => None,
+        (Scheme::S3 | Scheme::Oss, None) => {
+            let why = "the daemon file has no target that says how to reach the bucket".to_owned();
+            return TrackerWrite::Failed { why, needs_person: true };
+        }
+        (Scheme::S3 | Scheme::Oss, Some(place)) => match access(place, keychain, now).await {
+            Ok(access) => Some(access),
+            Err(NoAccess { why, needs_person }) => {
+                return TrackerWrite::Failed { why, needs_person };
+            }
+        },
+    };
+    tracker::rewrite(&checkpoint.location, access.as_ref(), rewrite).await
+}
+
 /// Chooses the newest checkpoint, whatever the tests said of it.
 fn take_newest(look: &mut Look) {
     let Look::Done(findings) = look else { return };
@@ -75,6 +113,8 @@ fn take_newest(look: &mut Look) {
         format: findings.format.clone().unwrap_or_default(),
         argument: String::new(),
         pin: Pin::Argument,
+        tracker: Tracker::Fits,
+        parts: Vec::new(),
     });
 }
 

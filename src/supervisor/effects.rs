@@ -15,7 +15,7 @@ use crate::core::verdict::LogEnd;
 use crate::dlc::client::{Answer, ApiError, Dlc, Stop};
 use crate::dlc::launcher::fence::parse_fenced_line;
 use crate::dlc::launcher::parse_end_line;
-use crate::model::checkpoint::{Look, PassOver};
+use crate::model::checkpoint::{Look, PassOver, TrackerRewrite, TrackerWrite};
 use crate::model::cloud::{Pod, SendOutcome};
 use crate::model::error::Class;
 use crate::model::ids::{AttemptNo, CloudId, JobKey, Owner};
@@ -204,6 +204,12 @@ impl Effects {
                 let place = Some(attempt.place.clone());
                 let looking = Looking { spec, pass_over: job.pass_over(), place };
                 Some(Box::pin(this.watch(key, no, looking)))
+            }
+            Effect::RewriteTracker(rewrite) => {
+                let spec = book.spec_of(job);
+                let place = spec.as_ref().and_then(|spec| book.targets.get(&spec.target));
+                let place = place.map(|target| target.place.clone());
+                Some(Box::pin(this.rewrite_tracker(key, rewrite, spec, place)))
             }
             Effect::Logs { ended, pods } => {
                 let spec = book.specs.get(&ended.attempt.spec)?;
@@ -401,6 +407,41 @@ impl Effects {
             look = look => look.unwrap_or_else(|_| panicked()),
         };
         self.tell(key, Input::Watched { no, look }).await;
+    }
+
+    async fn rewrite_tracker(
+        self,
+        key: JobKey,
+        rewrite: TrackerRewrite,
+        spec: Option<Arc<JobSpec>>,
+        place: Option<Place>,
+    ) {
+        crash::point("before tracker");
+        let checkpoint = spec.as_ref().and_then(|spec| spec.checkpoint.as_ref());
+        // Whatever was wrong, the job waits for an outcome.
+        let outcome = match checkpoint {
+            Some(checkpoint) => {
+                let now = self.clock.now().wall;
+                let write = super::bucket::rewrite_tracker(
+                    checkpoint,
+                    place.as_ref(),
+                    &self.keychain,
+                    &rewrite,
+                    now,
+                );
+                let panicked = |_| TrackerWrite::Failed {
+                    why: "writing it panicked; see the log".to_owned(),
+                    needs_person: true,
+                };
+                AssertUnwindSafe(write).catch_unwind().await.unwrap_or_else(panicked)
+            }
+            None => TrackerWrite::Failed {
+                why: "the accepted spec cannot be read".to_owned(),
+                needs_person: true,
+            },
+        };
+        crash::point("tracker written");
+        self.tell(key, Input::TrackerWritten(outcome)).await;
     }
 
     /// One look into the bucket of a job.

@@ -226,7 +226,7 @@ pub(super) fn event_view(stored: &StoredEvent) -> EventView {
 mod tests {
     use super::*;
     use crate::core::event::Event;
-    use crate::core::job::Recheck;
+    use crate::core::job::{Missing, Recheck};
     use crate::core::runs::Runs;
     use crate::model::ids::{CloudId, Digest, JobKey, JobName, Mark, Run, TargetName};
     use crate::model::spec::{CredentialsRef, Place};
@@ -269,6 +269,7 @@ mod tests {
                 restarts: 0,
                 runs: Runs::default(),
                 recheck: Recheck::NotDue,
+                missing: Missing::No,
                 watch: serde_json::from_value(watch).expect("a watch"),
             },
             stop: None,

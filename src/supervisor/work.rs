@@ -44,6 +44,7 @@ pub(super) struct Swept {
 
 /// One piece of work, in the order of arrival.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a queue of few; most are inputs")]
 pub(super) enum Work {
     /// Something for one job.
     Input(JobKey, Input),

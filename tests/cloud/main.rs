@@ -28,5 +28,6 @@ mod platform_restarts;
 mod schema;
 mod server;
 mod supervisor_no_space;
+mod tracker;
 mod traps_client;
 mod user_document;

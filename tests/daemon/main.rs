@@ -21,3 +21,4 @@ mod harness;
 mod ledger;
 mod promises;
 mod slow_bucket;
+mod tracker;

@@ -13,7 +13,7 @@ use spotkeeper::core::submit::Gate;
 use spotkeeper::core::suspects::Suspicion;
 use spotkeeper::model::checkpoint::{
     Candidate, Findings, Location, Look, PassedOver, Pin, Position, ResumeFrom, ResumePoint,
-    Scheme, Unfinished, Wholeness,
+    Scheme, Tracker, TrackerRewrite, TrackerText, TrackerWrite, Unfinished, Wholeness,
 };
 use spotkeeper::model::cloud::{CloudJob, ExitReport, SendOutcome, Stamp, Status};
 use spotkeeper::model::ids::{CloudId, Digest, JobKey, JobName, Mark, Owner, TargetName};
@@ -148,6 +148,8 @@ struct World {
     remotes: Vec<Remote>,
     /// In the order of writing.
     bucket: Vec<Saved>,
+    /// What the tracker says, where the trainer goes by it and it may be rewritten.
+    tracker: Option<u64>,
     durable: Job,
     memory: Job,
     past: BTreeMap<Mark, Past>,
@@ -177,7 +179,12 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let mut rng = Rng(seed);
-        let spec = spec();
+        let mut spec = spec();
+        let tracker = seed.is_multiple_of(3).then_some(0);
+        if let (Some(_), Some(checkpoint)) = (tracker, &mut spec.checkpoint) {
+            checkpoint.repair_tracker = true;
+            checkpoint.resume = Some("--load {root}".to_owned());
+        }
         let job = Job::new(spec.key.clone(), Digest("0".repeat(64)));
         let calm_from = 1_800_000 * (1 + rng.below(4));
         let mut world = Self {
@@ -190,6 +197,7 @@ impl World {
             place: place(),
             remotes: Vec::new(),
             bucket: Vec::new(),
+            tracker,
             durable: job.clone(),
             memory: job,
             past: BTreeMap::new(),
@@ -368,11 +376,31 @@ impl World {
                 let delay = 50 + self.rng.below(20_000);
                 self.at(self.now + delay, Coming::Input { process, input });
             }
+            Effect::RewriteTracker(rewrite) => self.rewrite(&rewrite, process),
             Effect::Logs { .. } => {}
             Effect::SweepSoon(_) => {
                 self.at(self.now + 500, Coming::Sweep { process, again: false });
             }
         }
+    }
+
+    fn rewrite(&mut self, rewrite: &TrackerRewrite, process: u64) {
+        assert!(self.durable.is_repairing(), "no write without a durable intent");
+        let alive = self.remotes.iter().filter(|remote| !remote.cloud.status.is_end()).count();
+        assert_eq!(alive, 0, "a tracker is rewritten while an attempt is not ended");
+        let fate = if self.calm() { 0 } else { self.rng.below(100) };
+        if fate < 70 {
+            self.tracker = Some(rewrite.wanted.parse().expect("a step"));
+        }
+        let outcome = match fate {
+            0..60 => TrackerWrite::Done,
+            // Written, or not, and not answered.
+            60..80 => TrackerWrite::Failed { why: "time-out".to_owned(), needs_person: false },
+            80..90 => TrackerWrite::Failed { why: "403".to_owned(), needs_person: true },
+            _ => TrackerWrite::Changed { now: None },
+        };
+        let delay = 20 + self.rng.below(5_000);
+        self.at(self.now + delay, Coming::Input { process, input: Input::TrackerWritten(outcome) });
     }
 
     fn send(&mut self, no: u32, process: u64) {
@@ -388,6 +416,9 @@ impl World {
         let alive = self.remotes.iter().filter(|remote| !remote.late).filter(alive).count();
         assert_eq!(alive, 0, "a CreateJob while an attempt is not ended");
         self.check_start(&attempt.start);
+        if let (Some(tracker), Start::From(point)) = (self.tracker, &attempt.start) {
+            assert_eq!(point.step, Some(tracker), "the trainer would load another checkpoint");
+        }
         self.attempts += 1;
         let answer = |outcome| Input::Sent { no, outcome };
         let fate = if self.calm() { 100 } else { self.rng.below(100) };
@@ -599,6 +630,10 @@ impl World {
                             beside: beside.clone(),
                             deaths: 0,
                         });
+                        // Written last, and sometimes in spite of a cut save.
+                        if !released || self.rng.chance(30) {
+                            self.tracker = self.tracker.map(|_| remote.step);
+                        }
                     }
                     let held = self.rng.chance(20);
                     if released && self.rng.chance(50) {
@@ -666,9 +701,24 @@ impl World {
                 format: "custom".to_owned(),
                 argument: "--load {path}".to_owned(),
                 pin: Pin::Argument,
+                tracker: Tracker::Fits,
+                parts: Vec::new(),
             });
             break;
         }
+        let chosen = chosen.map(|point| match self.tracker {
+            Some(tracker) if Some(tracker) == point.step => {
+                ResumePoint { pin: Pin::OwnChoice, ..point }
+            }
+            Some(tracker) => {
+                let text = tracker.to_string();
+                let found = Some(TrackerText { size: text.len() as u64, text });
+                let wanted = point.step.unwrap_or_default().to_string();
+                let rewrite = TrackerRewrite { key: "latest".to_owned(), found, wanted };
+                ResumePoint { tracker: Tracker::Differs(Box::new(rewrite)), ..point }
+            }
+            None => point,
+        });
         let unfinished =
             candidates.first().filter(|c| c.wholeness == Wholeness::Torn).map(|c| Unfinished {
                 path: c.path.clone(),
@@ -947,6 +997,8 @@ fn spec() -> JobSpec {
             settle_interval: Duration::from_secs(20),
             ranks: None,
             fence: false,
+            repair_tracker: false,
+            parts: Vec::new(),
         }),
         total_steps: Some(TOTAL_STEPS),
         retry: Retry {

@@ -11,6 +11,7 @@ use std::sync::mpsc;
 
 use spotkeeper::model::error::Class;
 use spotkeeper::model::ids::Digest;
+use spotkeeper::store::snapshot::claim;
 use spotkeeper::store::{
     Act, Batch, Fresh, Handle, MemoryDisk, OpenReport, Options, Store, StoreError, memory,
 };
@@ -115,6 +116,7 @@ impl Example {
             let root = tempfile::tempdir().unwrap();
             let dir = root.path().join("state");
             copy(source, &dir);
+            claim(&dir).unwrap();
             damage(&dir);
             let (mut store, report) = open(&dir);
             let what = format!("{what}: {report:?}");

@@ -18,7 +18,8 @@ use crate::checkpoint::names::{Kind, NameShape};
 use crate::checkpoint::objects::{Folder, Object, Read, SMALL_FILE_LIMIT, StoreError, join};
 use crate::checkpoint::pickle::{Pickle, Value};
 use crate::checkpoint::torch_zip;
-use crate::model::checkpoint::Pin;
+use crate::checkpoint::tracker;
+use crate::model::checkpoint::{Pin, Tracker};
 use crate::model::step_pattern::digits;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -363,6 +364,11 @@ impl Format for DeepSpeed {
             Ok(Judgement::whole(format!("model states and {shards} optimizer shards whole")))
         }
         .boxed()
+    }
+
+    fn tracker<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Tracker, StoreError>> {
+        let name = &case.checkpoint.name;
+        async move { tracker::leads(case, LATEST, name.clone(), |tag| tag == name).await }.boxed()
     }
 
     fn resume<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>> {

@@ -17,9 +17,14 @@ use super::{Case, Checkpoint, Format, Judgement, ResumeWay, parts};
 use crate::checkpoint::dcp::METADATA;
 use crate::checkpoint::names::{Kind, NameShape};
 use crate::checkpoint::objects::{Folder, StoreError};
-use crate::model::checkpoint::Pin;
+use crate::checkpoint::tracker;
+use crate::model::checkpoint::{Pin, Tracker};
+use crate::model::step_pattern::digits;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+
+/// The step that dlrover's own load takes.
+const LATEST: &str = "dlrover_latest.txt";
 
 /// dlrover's FSDP saver.
 #[derive(Debug)]
@@ -54,6 +59,15 @@ impl Format for Dlrover {
             }
             let whole = || Judgement::whole("each shard is as long as .metadata says");
             Ok(parts::dcp(case, "").await?.unwrap_or_else(whole))
+        }
+        .boxed()
+    }
+
+    fn tracker<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Tracker, StoreError>> {
+        async move {
+            let Some(position) = case.checkpoint.position else { return Ok(Tracker::Unseen) };
+            let named = |text: &str| digits(text) == Some(position.step);
+            tracker::leads(case, LATEST, position.step.to_string(), named).await
         }
         .boxed()
     }

@@ -9,6 +9,7 @@ use super::megatron::{self, Ranks, Tracker};
 use super::{Case, Checkpoint, Format, Judgement, ResumeWay};
 use crate::checkpoint::names::NameShape;
 use crate::checkpoint::objects::{Folder, StoreError};
+use crate::model::checkpoint::Tracker as Lead;
 use crate::model::step_pattern::digits;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -53,6 +54,10 @@ impl Format for EasyCkptMegatron {
             }
         }
         .boxed()
+    }
+
+    fn tracker<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Lead, StoreError>> {
+        megatron::tracker_of(case).boxed()
     }
 
     fn resume<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>> {

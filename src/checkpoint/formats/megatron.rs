@@ -18,7 +18,8 @@ use crate::checkpoint::names::{self, Kind, NameShape};
 use crate::checkpoint::objects::{
     Folder, Object, Objects, Read, SMALL_FILE_LIMIT, StoreError, join,
 };
-use crate::model::checkpoint::Pin;
+use crate::checkpoint::tracker;
+use crate::model::checkpoint::{Pin, Tracker as Lead};
 use crate::model::step_pattern::digits;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -279,6 +280,13 @@ pub(super) fn resume(step: u64, tracker: Tracker) -> ResumeWay {
             Some("the tracker is empty or no number: Megatron would end with exit code 0"),
         ),
     }
+}
+
+/// Where the tracker leads that Megatron reads at each load: the iteration as a number.
+pub(super) async fn tracker_of(case: Case<'_>) -> Result<Lead, StoreError> {
+    let Some(position) = case.checkpoint.position else { return Ok(Lead::Unseen) };
+    let named = |text: &str| digits(text) == Some(position.step);
+    tracker::leads(case, TRACKER, position.step.to_string(), named).await
 }
 
 /// Reads the trackers for [`resume`].

@@ -5,6 +5,7 @@ use super::megatron::{self, Tracker};
 use super::{Case, Checkpoint, Format, Judgement, ResumeWay, Root, parts};
 use crate::checkpoint::names::NameShape;
 use crate::checkpoint::objects::{Folder, Objects, StoreError};
+use crate::model::checkpoint::Tracker as Lead;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -62,6 +63,10 @@ impl Format for MegatronLegacy {
             Ok(Judgement::whole(megatron::praise(case, more)))
         }
         .boxed()
+    }
+
+    fn tracker<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Lead, StoreError>> {
+        megatron::tracker_of(case).boxed()
     }
 
     fn resume<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>> {

@@ -19,7 +19,7 @@ use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, Root, megat
 use crate::checkpoint::dcp::METADATA;
 use crate::checkpoint::names::NameShape;
 use crate::checkpoint::objects::{Folder, Objects, Read, StoreError};
-use crate::model::checkpoint::Wholeness;
+use crate::model::checkpoint::{Tracker as Lead, Wholeness};
 use crate::model::ids::hex;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -194,6 +194,10 @@ impl Format for MegatronTorchDist {
                 .unwrap_or_else(|| Judgement::whole("each shard is as long as .metadata says")))
         }
         .boxed()
+    }
+
+    fn tracker<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Lead, StoreError>> {
+        megatron::tracker_of(case).boxed()
     }
 
     fn resume<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>> {

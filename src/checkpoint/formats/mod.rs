@@ -6,7 +6,7 @@
 
 use super::names::{Kind, NameShape};
 use super::objects::{Folder, Object, Objects, StoreError};
-use crate::model::checkpoint::{Pin, Position, Wholeness};
+use crate::model::checkpoint::{Pin, Position, Tracker, Wholeness};
 use crate::model::spec::CustomLayout;
 use crate::model::step_pattern::PatternProblem;
 use futures_util::FutureExt;
@@ -195,6 +195,12 @@ pub trait Format: fmt::Debug + Send + Sync {
         std::future::ready(Ok(None)).boxed()
     }
 
+    /// Where the tracker by which its trainer finds the newest one leads. Asked only where the
+    /// trainer's own choice is not known to be this one.
+    fn tracker<'a>(&'a self, _case: Case<'a>) -> BoxFuture<'a, Result<Tracker, StoreError>> {
+        std::future::ready(Ok(Tracker::Fits)).boxed()
+    }
+
     /// How the trainer loads a whole one.
     fn resume<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>>;
 }
@@ -232,7 +238,7 @@ pub enum FormatError {
         word: String,
     },
     /// `custom` without a layout.
-    #[error("format `custom` needs a pattern, which stands in a job file: name the job instead")]
+    #[error("format `custom` needs a pattern: add `--pattern`, or name a job whose file has one")]
     NoLayout,
     /// A pattern that is none.
     #[error(transparent)]

@@ -11,7 +11,7 @@ use super::megatron::Tracker;
 use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, parts};
 use crate::checkpoint::names::{Kind, NameShape};
 use crate::checkpoint::objects::{Folder, Object, StoreError};
-use crate::model::checkpoint::Pin;
+use crate::model::checkpoint::{Pin, Tracker as Lead};
 use crate::model::step_pattern::digits;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -97,6 +97,10 @@ impl Format for Verl {
             Ok(settle(case).await?.unwrap_or_else(whole))
         }
         .boxed()
+    }
+
+    fn tracker<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Lead, StoreError>> {
+        super::megatron::tracker_of(case).boxed()
     }
 
     fn resume<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<ResumeWay, StoreError>> {

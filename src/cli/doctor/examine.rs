@@ -11,7 +11,7 @@ use crate::dlc::fault::ram_action;
 use crate::dlc::probe::Probe;
 use crate::model::checkpoint::{Location, Scheme};
 use crate::model::ids::Owner;
-use crate::model::spec::{JobSpec, Target};
+use crate::model::spec::{CheckpointSpec, JobSpec, Target};
 use crate::model::time::{BootTime, WallTime, human};
 use crate::openapi::client::{Limits, PlainHttp};
 use crate::openapi::credentials::{Credentials, CredentialsError, Held, Keychain};
@@ -337,7 +337,9 @@ fn permission<T>(probe: Probe, answer: &Result<T, ApiError>) -> Check {
 fn places<'s>(target: &Target, specs: &'s [JobSpec]) -> impl Iterator<Item = &'s Location> {
     let mut found: BTreeMap<(&str, &str), &Location> = BTreeMap::new();
     let mine = specs.iter().filter(|spec| spec.target == target.name);
-    for location in mine.filter_map(|spec| Some(&spec.checkpoint.as_ref()?.location)) {
+    for location in
+        mine.filter_map(|spec| spec.checkpoint.as_ref()).flat_map(CheckpointSpec::locations)
+    {
         let place = match location.scheme {
             Scheme::S3 | Scheme::Oss => (location.bucket.as_str(), ""),
             Scheme::File => ("", location.prefix.as_str()),

@@ -31,6 +31,8 @@ fn watched(folder: &std::path::Path) -> (Effects, mpsc::Receiver<Message>, Book,
         settle_interval: second,
         ranks: None,
         fence: false,
+        repair_tracker: false,
+        parts: Vec::new(),
     };
     let spec = JobSpec {
         key: key.clone(),

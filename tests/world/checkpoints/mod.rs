@@ -10,6 +10,7 @@ mod neighbours;
 mod oddities;
 mod passed_over;
 mod requests;
+mod several;
 mod stores;
 #[cfg(feature = "emulator")]
 mod trainer;

@@ -19,8 +19,45 @@ const BAD: &[(&str, &str, &[&str])] = &[
     ("alike = 5", "alike = 5\n[budget]\nmoney = \"5\"", &["23:1 E022"]),
     ("alike = 5", "alike = 5\n[progress]\ndone_when = { log = \"x\" }", &["23:1 E022"]),
     ("settle = \"60s\"", "fence = true", &[]),
-    ("settle = \"60s\"", "repair_tracker = true", &["19:18 E022"]),
+    ("settle = \"60s\"", "repair_tracker = true", &[]),
     ("settle = \"60s\"", "fence = false\nrepair_tracker = false", &[]),
+    // Parts: a name that a placeholder can have, a place of its own, and a step for the trainer.
+    (
+        "[retry]",
+        "resume = \"--x {step}\"\n[checkpoint.parts.critic]\npath = \"/mnt/ckpt/critic\"\n[retry]",
+        &[],
+    ),
+    (
+        "[retry]",
+        "resume = \"--x {path} --y {critic.path}\"\n[checkpoint.parts.critic]\npath = \"/mnt/ckpt/critic\"\n[retry]",
+        &[],
+    ),
+    (
+        "[retry]",
+        "resume = \"--x {path}\"\n[checkpoint.parts.critic]\npath = \"/mnt/ckpt/critic\"\n[retry]",
+        &["17:1 E061 warning"],
+    ),
+    (
+        "[retry]",
+        "resume = \"--x {step} {critc.path}\"\n[checkpoint.parts.critic]\npath = \"/mnt/ckpt/critic\"\n[retry]",
+        &["20:22 E060 {critic.path}"],
+    ),
+    ("[retry]", "[checkpoint.parts.critic]\npath = \"/mnt/ckpt/critic\"\n[retry]", &["17:1 E026"]),
+    (
+        "[retry]",
+        "resume = \"\"\n[checkpoint.parts.critic]\npth = \"/mnt/ckpt/critic\"\n[retry]",
+        &["21:1 E026", "22:1 E021 path"],
+    ),
+    (
+        "[retry]",
+        "resume = \"\"\n[checkpoint.parts.step]\npath = \"/mnt/ckpt/critic\"\n[retry]",
+        &["21:19 E025"],
+    ),
+    (
+        "[retry]",
+        "resume = \"\"\n[checkpoint.parts.critic]\npath = \"/mnt/x\"\n[retry]",
+        &["22:8 E050"],
+    ),
     // Syntax.
     ("alike = 5", "alike = 5\nalike = 6", &["22:1 E023"]),
     ("alike = 5", "alike = 5\nalike = 6\nx = 1", &["22:1 E023", "23:1 E021"]),

@@ -7,7 +7,7 @@ use spotkeeper::config::diagnostic::Source;
 use spotkeeper::config::job::{JobFile, Rules, read_job};
 use spotkeeper::dlc::launcher;
 use spotkeeper::dlc::wire::{Submission, stamp_body};
-use spotkeeper::model::checkpoint::{Pin, Position, ResumePoint};
+use spotkeeper::model::checkpoint::{Pin, Position, ResumePoint, Tracker};
 use spotkeeper::model::ids::{Mark, Owner};
 use spotkeeper::model::resume_text;
 use std::path::Path;
@@ -99,6 +99,33 @@ fn each_rule_finds_the_bad_and_leaves_its_neighbours() {
             ),
             ("torchrun", "WANDB_API_KEY=0123456789ab torchrun", &["5:15 E062 warning"]),
             ("torchrun", "WANDB_API_KEY=$WANDB torchrun", &[]),
+            // Trainers that lose work in silence, by whole words.
+            ("train.py", "examples/pretrain_gpt.py --load /mnt/ckpt/run42", &["5:15 E065 warning"]),
+            ("train.py", "pretrain_gpt.py --load=/mnt/ckpt/run42", &["5:15 E065 warning"]),
+            ("train.py", "pretrain_gpt.py --load /x --exit-on-missing-checkpoint", &[]),
+            ("train.py", "pretrain_gpt.py --loader /x", &[]),
+            ("train.py", "my_pretrain_gpt.py --load /x", &[]),
+            ("echo DONE", "echo --load # pretrain_gpt.py", &[]),
+            (
+                "path = \"/mnt/ckpt/run42\"",
+                "path = \"/mnt/ckpt/run42\"\nresume = \"--load {root}\"",
+                &[],
+            ),
+            (
+                "train.py",
+                "nemo.py exp_manager.resume_ignore_no_checkpoint=True",
+                &["5:15 E065 warning"],
+            ),
+            ("train.py", "nemo.py exp_manager.resume_ignore_no_checkpoint=false", &[]),
+            ("train.py", "train.py autoresume=true", &["5:15 E065 warning"]),
+            ("train.py", "train.py no_autoresume=true", &[]),
+            ("train.py", "train.py --save_only_model", &["5:15 E065 warning"]),
+            ("train.py", "train.py --save_only_model False", &[]),
+            ("train.py", "train.py --save_only_models", &[]),
+            ("train.py", "sft --mcore_model /x", &["5:15 E065 warning"]),
+            ("train.py", "sft --mcore_model /x --finetune false", &[]),
+            ("train.py", "a.py && bash -c 'pretrain_gpt.py --load /x'", &["5:15 E065 warning"]),
+            ("train.py", "a.py 'pretrain_gpt.py --load /x'", &[]),
         ],
         read,
     );
@@ -301,6 +328,8 @@ fn sent(file: &JobFile, workspace: &str, attempt: u32) -> serde_json::Value {
         format: "megatron-legacy".into(),
         argument: "--load {root} --ckpt-step {step}".into(),
         pin: Pin::Argument,
+        tracker: Tracker::Fits,
+        parts: Vec::new(),
     };
     let template = checkpoint.resume.as_ref().unwrap_or(&point.argument);
     let argument = resume_text::render(template, &checkpoint.mount, &point).expect("an argument");

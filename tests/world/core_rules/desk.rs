@@ -8,7 +8,8 @@ use spotkeeper::core::submit::{Gate, Hold, may_submit};
 use spotkeeper::core::verdict::Cause;
 use spotkeeper::dlc::wire::{self, Source};
 use spotkeeper::model::checkpoint::{
-    Candidate, Findings, Location, Look, Pin, Position, ResumePoint, Scheme, Unfinished, Wholeness,
+    Candidate, Findings, Location, Look, Pin, Position, ResumePoint, Scheme, Tracker, Unfinished,
+    Wholeness,
 };
 use spotkeeper::model::cloud::{CloudJob, SendOutcome, Stamp, Status};
 use spotkeeper::model::ids::{CloudId, Digest, JobKey, JobName, Mark, Owner, TargetName};
@@ -229,7 +230,11 @@ impl Desk {
     pub(super) fn backoff(&self) -> Option<u64> {
         match &self.job.recovery {
             Recovery::Waiting { delay, .. } => Some(delay.as_secs()),
-            Recovery::Look { .. } | Recovery::Settling { .. } | Recovery::Ready { .. } => None,
+            Recovery::Look { .. }
+            | Recovery::Settling { .. }
+            | Recovery::Ready { .. }
+            | Recovery::Repairing { .. }
+            | Recovery::NotRepaired { .. } => None,
         }
     }
 
@@ -353,6 +358,8 @@ pub(super) fn point(step: u64) -> ResumePoint {
         format: "custom".to_owned(),
         argument: "--load {path}".to_owned(),
         pin: Pin::Argument,
+        tracker: Tracker::Fits,
+        parts: Vec::new(),
     }
 }
 
@@ -426,6 +433,8 @@ fn spec() -> JobSpec {
             settle_interval: Duration::from_secs(20),
             ranks: None,
             fence: false,
+            repair_tracker: false,
+            parts: Vec::new(),
         }),
         total_steps: Some(1000),
         retry: Retry { alike: 5, give_up: 24 * HOUR, on_stopped: OnStopped::Hold },

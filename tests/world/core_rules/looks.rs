@@ -176,6 +176,26 @@ fn none_found_after_a_whole_one_was_seen_blocks() {
 }
 
 #[test]
+fn parts_without_a_step_in_common_are_never_started_at_zero() {
+    let apart = || Findings { unmatched: Some("`critic` has none".to_owned()), ..none() };
+    for open_end in [true, false] {
+        let mut desk = if open_end { ended() } else { first(FirstStart::Resume) };
+        desk.look(apart());
+        if desk.backoff().is_some() {
+            desk.wait_out();
+            desk.look(apart());
+        }
+        assert_eq!((desk.block(), desk.sends()), (Some(BlockKind::NoCommonStep), false));
+        assert!(desk.job.block.as_ref().is_some_and(|block| block.why.contains("critic")));
+        // Nor when those are gone that were seen.
+        desk.act(Act::Retry).look(none());
+        assert_eq!((desk.block(), desk.sends()), (Some(BlockKind::NoCommonStep), false));
+        desk.act(Act::Retry).submit(whole(&[50]));
+        assert_eq!(desk.from(), Some(50));
+    }
+}
+
+#[test]
 fn long_running_without_any_whole_checkpoint_blocks_and_a_retry_starts_at_zero() {
     let mut desk = Desk::running();
     desk.spec.checkpoint.as_mut().expect("checkpoints").expect_within = 2 * HOUR;

@@ -12,5 +12,6 @@ mod outdated;
 mod persons;
 mod restarts;
 mod suspects;
+mod trackers;
 mod verdicts;
 mod watch;
