@@ -244,7 +244,7 @@ impl Store for S3Store {
                     key: format!("{}{key}", self.prefix),
                     source: why.into(),
                 }),
-                read => Ok(read),
+                read @ (Read::Bytes(_) | Read::Changed | Read::Refused(_)) => Ok(read),
             }
         }
         .boxed()
