@@ -29,7 +29,7 @@ use std::time::Duration;
 /// Time between two looks at the daemon.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long the job may take.
-const DEADLINE: Duration = Duration::from_mins(3);
+const DEADLINE_S: u64 = 180;
 /// How long a daemon that is gone stays gone: whoever killed it may want to start it.
 const RESTART_AFTER: Duration = Duration::from_secs(3);
 /// Pages of events that are read at one look.
@@ -49,6 +49,9 @@ pub struct DemoArgs {
     /// Leave it to somebody else to start the daemon again when it is killed
     #[arg(long)]
     pub no_restart: bool,
+    /// Give up after this time, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = DEADLINE_S)]
+    pub give_up: u64,
 }
 
 /// `demo-trainer`: what the demo's job runs.
@@ -80,8 +83,9 @@ async fn from_stage_to_sum(args: &DemoArgs, console: &mut Console<'_>) -> Result
         .map_err(|cause| Failure::Process { doing: "signals cannot be waited for", cause })?;
     let stage = Stage::make(args.dir.as_deref()).map_err(|error| failed(&error))?;
     let mut show = Show::new(args, &stage)?;
+    let deadline = Duration::from_secs(args.give_up);
     let end = tokio::select! {
-        end = tokio::time::timeout(DEADLINE, Box::pin(show.play(console))) => match end {
+        end = tokio::time::timeout(deadline, Box::pin(show.play(console))) => match end {
             Ok(Ok(end)) => Ok(end),
             Ok(Err(failure)) => Err(failure),
             Err(_) => Ok(End::TooLate),
@@ -353,7 +357,7 @@ impl<'a> Show<'a> {
                 Ok(Exit::Interrupted)
             }
             End::TooLate => {
-                let limit = DEADLINE.as_secs();
+                let limit = self.args.give_up;
                 Err(Failure::TimedOut(format!("the job was not over after {limit} s")))
             }
             End::Over { phase, .. }

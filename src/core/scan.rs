@@ -53,6 +53,12 @@ pub(super) fn on_looked(draft: &mut Draft<'_>, look: Look) {
     match look {
         Look::CouldNotLook { why, needs_person } => on_blind(draft, &why, needs_person),
         Look::Done(findings) => {
+            if let Some(point) = &findings.chosen
+                && is_passed_over(draft, &findings, point)
+            {
+                let why = format!("the look began before {} was passed over", kept(&point.path));
+                return on_blind(draft, &why, false);
+            }
             draft.next.progress.blind = 0;
             if draft.next.block.take_if(|block| block.kind == BlockKind::CannotLook).is_some() {
                 draft.say(None, Word::Checkpoint, "the checkpoint prefix can be looked into again");
@@ -99,10 +105,6 @@ fn on_found(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: Findin
         && still_settling(draft, checkpoint, unfinished)
     {
         return;
-    }
-    if let Some(point) = findings.chosen.as_ref().filter(|p| is_passed_over(draft, &findings, p)) {
-        let why = format!("the look began before {} was passed over", kept(&point.path));
-        return on_blind(draft, &why, false);
     }
     let Some(findings) = without_foreign(draft, checkpoint, findings) else { return };
     draft.next.progress.partly |= findings.unmatched.is_some();
