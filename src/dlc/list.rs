@@ -43,14 +43,16 @@ impl ListPass {
 
 /// Whether a list has another page.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum More {
+pub enum More {
+    /// Yes.
     Yes,
+    /// No, or the server does not turn pages.
     No,
 }
 
 /// The rows of a list pass so far, and what speaks against its being complete.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub struct Gathered {
     jobs: Vec<CloudJob>,
     ids: BTreeSet<CloudId>,
     total: Option<u64>,
@@ -58,7 +60,8 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    pub(super) fn take(&mut self, page: wire::Page) -> More {
+    /// Takes the next page.
+    pub fn take(&mut self, page: wire::Page) -> More {
         match (self.total, page.total) {
             (_, None) => self.note("TotalCount is missing".to_owned()),
             (Some(before), Some(now)) if before != now => {
@@ -85,7 +88,8 @@ impl Gathered {
         self.gap.get_or_insert(why);
     }
 
-    pub(super) fn finish(mut self, caller: String) -> ListPass {
+    /// What came of the pass.
+    pub fn finish(mut self, caller: String) -> ListPass {
         let seen = self.ids.len() as u64;
         if let Some(total) = self.total.filter(|total| *total != seen) {
             self.note(format!("{seen} jobs came where TotalCount says {total}"));

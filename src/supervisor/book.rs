@@ -29,34 +29,42 @@ pub(super) struct Homeless {
 
 /// Everything that the driver knows.
 #[derive(Debug)]
-pub(super) struct Book {
-    pub(super) owner: Owner,
-    pub(super) started: Now,
-    pub(super) new_store: bool,
+pub struct Book {
+    /// This installation.
+    pub owner: Owner,
+    /// When this process began.
+    pub started: Now,
+    /// Whether an earlier store may have sent what this one does not know.
+    pub new_store: bool,
     /// Whether the store was new, or lacked something, when this process began.
-    pub(super) began_new: bool,
+    pub began_new: bool,
     /// Why a daemon on the original of this state may be alive.
-    pub(super) moved: Option<String>,
+    pub moved: Option<String>,
     pub(super) stopping: bool,
-    pub(super) targets: BTreeMap<TargetName, Target>,
-    pub(super) jobs: BTreeMap<JobKey, Job>,
-    pub(super) specs: BTreeMap<Digest, Arc<JobSpec>>,
+    /// The targets of the daemon file.
+    pub targets: BTreeMap<TargetName, Target>,
+    /// All jobs, as they are committed.
+    pub jobs: BTreeMap<JobKey, Job>,
+    /// Accepted specs.
+    pub specs: BTreeMap<Digest, Arc<JobSpec>>,
     /// Ended attempts, oldest first, at most [`ATTEMPTS_KEPT`] a job.
-    pub(super) ended: BTreeMap<JobKey, Vec<EndedAttempt>>,
+    pub ended: BTreeMap<JobKey, Vec<EndedAttempt>>,
     /// Where the raw answers of ended attempts are kept.
     pub(super) evidence: BTreeMap<(JobKey, AttemptNo), StoredEvidence>,
     /// Marks of attempts that are not open.
-    pub(super) past: BTreeMap<Mark, (JobKey, Past)>,
+    pub past: BTreeMap<Mark, (JobKey, Past)>,
     /// Cloud jobs of ours that wait for their job to be on record, and copies that have not ended.
     pub(super) homeless: BTreeMap<CloudId, Homeless>,
     pub(super) places: BTreeMap<Place, PlaceState>,
-    pub(super) wakes: BTreeMap<JobKey, BootTime>,
+    /// When each job is to be woken up.
+    pub wakes: BTreeMap<JobKey, BootTime>,
     /// Jobs whose step panicked, and what it said: they are left alone until the next start.
-    pub(super) parked: BTreeMap<JobKey, String>,
+    pub parked: BTreeMap<JobKey, String>,
 }
 
 impl Book {
-    pub(super) fn new(owner: Owner, started: Now, targets: BTreeMap<TargetName, Target>) -> Self {
+    /// A book of a process that began at `started`, with nothing on record yet.
+    pub fn new(owner: Owner, started: Now, targets: BTreeMap<TargetName, Target>) -> Self {
         Self {
             owner,
             started,
@@ -157,7 +165,7 @@ impl Book {
     }
 
     /// Takes over an ended attempt.
-    pub(super) fn record_ended(&mut self, key: &JobKey, ended: EndedAttempt) {
+    pub fn record_ended(&mut self, key: &JobKey, ended: EndedAttempt) {
         let no = ended.attempt.no;
         let past = match &ended.id {
             Some(id) => Past::Ended(EndedRef { no, id: id.clone() }),

@@ -3,30 +3,26 @@
 use super::book::Book;
 use super::effects::{Asked, Effects};
 use super::evidence;
+use super::staging::{Moment, TURN_LIMIT, Turn};
 use super::stored::{self, Log, StateError};
 use super::work::{Known, Message, QUEUE_LIMIT, Work};
-use crate::core::event::{Event, Word};
-use crate::core::job::{EndedAttempt, Job, Source};
+use crate::core::event::Word;
+use crate::core::job::Job;
 use crate::core::retry;
-use crate::core::step::{Effect, Given, Input, Step, step};
+use crate::core::step::{Effect, Given, Impossible, Input, Step, step};
 use crate::model::handle::Request;
-use crate::model::ids::{AttemptNo, JobKey, Mark};
+use crate::model::ids::{JobKey, Mark};
 use crate::model::spec::Place;
 use crate::model::time::{BootTime, Now};
 use crate::service::clock::Clock;
 use crate::service::crash;
-use crate::store::records::{StoredEvent, StoredEvidence};
-use crate::store::{BATCH_LIMIT_BYTES, Batch, Handle};
+use crate::store::Handle;
+use crate::store::records::StoredEvent;
 use std::collections::{BTreeMap, VecDeque};
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// Jobs that share one commit at most.
-const TURN_LIMIT: usize = 64;
-/// Bytes of a batch to which no further job is added: what one step adds has to find room.
-const TURN_LIMIT_BYTES: usize = BATCH_LIMIT_BYTES / 2;
 /// The driver looks at its timers at least this often: the boot clock goes on in a suspend, the
 /// runtime's does not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
@@ -53,21 +49,6 @@ const BACKUP_RETRY: Duration = Duration::from_secs(600);
 struct BackupDue {
     at: BootTime,
     sequence: u64,
-}
-
-/// What one turn decided.
-#[derive(Default)]
-struct Turn {
-    staged: BTreeMap<JobKey, Job>,
-    dropped: Vec<JobKey>,
-    batch: Batch,
-    effects: Vec<(JobKey, Effect)>,
-    ended: Vec<(JobKey, EndedAttempt)>,
-    events: Vec<StoredEvent>,
-    wakes: Vec<(JobKey, Option<BootTime>)>,
-    kept: Vec<StoredEvidence>,
-    evidence_gone: Vec<(JobKey, AttemptNo)>,
-    store_settled: bool,
 }
 
 pub(super) struct Driver {
@@ -132,7 +113,7 @@ impl Driver {
         let keys: Vec<JobKey> = self.book.jobs.keys().cloned().collect();
         for key in keys {
             self.pending.push_back(Work::Input(key.clone(), Input::Started));
-            self.take_homeless(&key);
+            self.book.take_homeless(&key, &mut self.pending);
         }
         self.note_evidence_of_the_past();
     }
@@ -212,153 +193,13 @@ impl Driver {
 
     async fn turn(&mut self) -> Result<(), StateError> {
         let mut turn = Turn::default();
-        while turn.staged.len() < TURN_LIMIT && turn.batch.encoded_bytes() < TURN_LIMIT_BYTES {
-            match self.pending.pop_front() {
-                None => break,
-                Some(Work::Passed(pass)) if turn.staged.is_empty() => self.passed(&pass),
-                Some(Work::Input(key, input)) if !turn.staged.contains_key(&key) => {
-                    self.stage(&mut turn, key, input)?;
-                }
-                Some(Work::Accept(job)) if !turn.staged.contains_key(&job.key) => {
-                    self.stage_new(&mut turn, *job)?;
-                }
-                Some(Work::Drop(key)) if !turn.staged.contains_key(&key) => {
-                    // It may have been submitted since the files were read.
-                    if self.book.jobs.get(&key).is_some_and(|job| job.next_attempt > 1) {
-                        self.stage(&mut turn, key, Input::File(Source::Unmanaged))?;
-                    } else {
-                        turn.batch.delete(crate::store::records::job_key(&key))?;
-                        turn.dropped.push(key);
-                    }
-                }
-                Some(Work::Keep(kept)) => {
-                    turn.evidence_gone.extend(evidence::put(&mut turn.batch, &self.book, &kept)?);
-                    turn.kept.push(kept);
-                }
-                Some(Work::StoreSettled) => {
-                    turn.batch.delete(crate::store::records::NEW_STORE)?;
-                    turn.store_settled = true;
-                }
-                // It has to wait for the commit of what came before.
-                Some(work) => {
-                    self.pending.push_front(work);
-                    break;
-                }
-            }
-        }
+        let mut present = Present { clock: self.clock.clone() };
+        turn.fill(&mut self.book, &mut self.log, &mut self.pending, &mut present)?;
         if !turn.batch.is_empty() {
             let batch = std::mem::take(&mut turn.batch);
             self.sequence = self.store.commit(Some(self.sequence), batch).await?.sequence;
         }
         self.settle(turn);
-        Ok(())
-    }
-
-    /// Lets the core decide on one input and adds what came of it to the turn.
-    fn stage(&mut self, turn: &mut Turn, key: JobKey, mut input: Input) -> Result<(), StateError> {
-        let Some(job) = self.book.jobs.get(&key) else { return Ok(()) };
-        let Some(spec) = self.book.spec_of(job) else { return Ok(()) };
-        if self.book.parked.contains_key(&key) {
-            return Ok(());
-        }
-        if let Input::Seen { mark, past, .. } = &mut input {
-            // What came before it in the same pass may have put its mark on record.
-            *past = self.book.past_of(mark);
-        }
-        let now = self.clock.now();
-        let mark = match fresh_mark() {
-            Ok(mark) => mark,
-            Err(error) => {
-                tracing::error!(%error, "no random bytes for a mark; the job waits");
-                return Ok(());
-            }
-        };
-        let gate = self.book.gate(job, &spec, &turn.staged);
-        let given = Given { now, spec: &spec, gate, mark };
-        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
-            crash::panic_for(key.name.as_str());
-            step(job, &given, input)
-        }));
-        match outcome {
-            Ok(Ok(step)) => {
-                let changed = step.next != *job;
-                self.stage_step(turn, key, step, changed)
-            }
-            Ok(Err(impossible)) => {
-                self.stage_alarm(turn, &key, now, format!("cannot be: {impossible}"))
-            }
-            Err(panic) => {
-                let what = panic_text(panic.as_ref());
-                self.book.parked.insert(key.clone(), what.clone());
-                self.stage_alarm(
-                    turn,
-                    &key,
-                    now,
-                    format!("a step panicked, the job is parked: {what}"),
-                )
-            }
-        }
-    }
-
-    fn stage_step(
-        &mut self,
-        turn: &mut Turn,
-        key: JobKey,
-        step: Step,
-        changed: bool,
-    ) -> Result<(), StateError> {
-        if let Err(error) = stored::fits(&key, &step) {
-            // Nothing of the step is kept: one job must not stop the others' commits.
-            let what = chain(&error);
-            self.book.parked.insert(key.clone(), what.clone());
-            let now = self.clock.now();
-            return self.stage_alarm(turn, &key, now, format!("the job is parked: {what}"));
-        }
-        for event in step.events {
-            if event.word == Word::Checkpoint {
-                crash::point("chosen");
-            }
-            turn.events.push(self.log.add(&mut turn.batch, &key, event)?);
-        }
-        for ended in step.ended {
-            stored::put_ended(&mut turn.batch, &key, &ended)?;
-            turn.ended.push((key.clone(), ended));
-        }
-        turn.effects.extend(step.effects.into_iter().map(|effect| (key.clone(), effect)));
-        turn.wakes.push((key.clone(), step.wake_at));
-        if changed {
-            stored::put_job(&mut turn.batch, &step.next)?;
-        }
-        turn.staged.insert(key, step.next);
-        Ok(())
-    }
-
-    fn stage_alarm(
-        &mut self,
-        turn: &mut Turn,
-        key: &JobKey,
-        now: Now,
-        text: String,
-    ) -> Result<(), StateError> {
-        let data = serde_json::Value::Null;
-        let event = Event { at: now.wall, attempt: None, word: Word::Alarm, text, data };
-        turn.events.push(self.log.add(&mut turn.batch, key, event)?);
-        Ok(())
-    }
-
-    fn stage_new(&mut self, turn: &mut Turn, job: Job) -> Result<(), StateError> {
-        let event = Event {
-            at: self.clock.now().wall,
-            attempt: None,
-            word: Word::Accepted,
-            text: format!("run {} of {}", job.key.run, job.key.name),
-            data: serde_json::json!({ "spec": job.spec }),
-        };
-        turn.events.push(self.log.add(&mut turn.batch, &job.key, event)?);
-        stored::put_job(&mut turn.batch, &job)?;
-        self.take_homeless(&job.key);
-        self.pending.push_back(Work::Input(job.key.clone(), Input::Tick));
-        turn.staged.insert(job.key.clone(), job);
         Ok(())
     }
 
@@ -373,40 +214,19 @@ impl Driver {
                 crash::point("committed");
             }
         }
-        if turn.store_settled {
-            self.book.new_store = false;
-        }
-        for key in &turn.dropped {
-            self.book.jobs.remove(key);
-            self.book.wakes.remove(key);
-        }
         let now = self.clock.now().boot;
-        for (key, ended) in turn.ended {
-            if self.book.lacks_evidence(&key, &ended) {
-                self.evidence.note(&key, ended.attempt.no, now);
+        for (key, ended) in &turn.ended {
+            if self.book.lacks_evidence(key, ended) {
+                self.evidence.note(key, ended.attempt.no, now);
             }
-            self.book.record_ended(&key, ended);
-        }
-        for gone in &turn.evidence_gone {
-            self.book.evidence.remove(gone);
-        }
-        for kept in turn.kept {
-            self.book.evidence.insert((kept.job.clone(), kept.attempt), kept);
-        }
-        for (key, wake) in turn.wakes {
-            match wake {
-                Some(at) => self.book.wakes.insert(key, at),
-                None => self.book.wakes.remove(&key),
-            };
         }
         let moved = !turn.staged.is_empty();
-        self.book.jobs.extend(turn.staged);
-        self.book.forget_those_at_home();
+        let effects = turn.settle(&mut self.book);
         if moved {
             self.tell_sweepers();
         }
         let decided = self.clock.now().boot;
-        for (key, effect) in turn.effects {
+        for (key, effect) in effects {
             if let Effect::SweepSoon(place) = &effect {
                 self.effects.ring(place);
                 continue;
@@ -564,15 +384,30 @@ fn tell(stored: &StoredEvent) {
     }
 }
 
-fn fresh_mark() -> Result<Mark, getrandom::Error> {
-    let mut bytes = [0u8; 10];
-    getrandom::fill(&mut bytes)?;
-    Ok(Mark::from_random(bytes))
+/// The moment of a turn, by this machine's clock and randomness.
+struct Present {
+    clock: Clock,
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
+impl Moment for Present {
+    fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    fn fresh_mark(&mut self) -> Option<Mark> {
+        let mut bytes = [0u8; 10];
+        let filled = getrandom::fill(&mut bytes);
+        if let Err(error) = filled {
+            tracing::error!(%error, "no random bytes for a mark; the job waits");
+            return None;
+        }
+        Some(Mark::from_random(bytes))
+    }
+
+    fn decide(&mut self, job: &Job, given: &Given<'_>, input: Input) -> Result<Step, Impossible> {
+        crash::panic_for(job.key.name.as_str());
+        step(job, given, input)
+    }
 }
 
 /// An error with all its causes.

@@ -37,11 +37,20 @@ mod outages;
 mod passes;
 mod place;
 mod run;
+mod staging;
 mod stops;
 mod stored;
 mod sweep;
 mod turns;
 mod views;
 mod work;
+
+// What the driver decides with, without its clock, its tasks and the network: the driver and
+// tests/simulation run the same.
+pub use book::Book;
+pub use staging::{Moment, Turn};
+pub use stored::{Log, StateError};
+pub use sweep::{Lookback, has_news};
+pub use work::{Known, OnRecord, Swept, Work};
 
 pub use run::{RunError, Settings, Supervisor};

@@ -1,7 +1,7 @@
 //! What a pass over ListJobs brings: inputs for the jobs whose marks it shows, and what is known
 //! for the next one.
 
-use super::book::Homeless;
+use super::book::{Book, Homeless};
 use super::driver::Driver;
 use super::outages::Fault;
 use super::place::PlaceState;
@@ -11,9 +11,10 @@ use crate::core::job::{AttemptState, Wanted};
 use crate::core::step::{Input, Pass, Past};
 use crate::model::cloud::CloudJob;
 use crate::model::error::Class;
-use crate::model::ids::{CloudId, JobKey, Mark};
+use crate::model::ids::{CloudId, JobKey, Mark, Owner};
 use crate::model::spec::Place;
-use crate::model::time::WallTime;
+use crate::model::time::{Now, WallTime};
+use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -23,24 +24,68 @@ const VANISHED: &str = "open attempts";
 const HOMELESS_LIMIT: usize = 10_000;
 
 impl Driver {
-    /// Turns a pass into inputs: what was seen first, then that the pass is through.
+    /// Turns a pass into work, and tells the tasks that list what they may rely on from now on.
     pub(super) fn take_pass(&mut self, swept: Swept) {
+        let now = self.clock.now();
+        let (place, complete) = (swept.pass.place.clone(), swept.pass.complete);
+        match self.book.take_pass(swept, now, &mut self.pending) {
+            Some(why) => {
+                self.effects.fails(&place, VANISHED, Fault::words(Class::Operator, why));
+            }
+            None if complete => self.effects.outages.end(&place, VANISHED),
+            None => {}
+        }
+        self.tell_sweepers();
+    }
+
+    /// Keeps a task looking at every place that matters.
+    pub(super) fn look_at_places(&mut self) {
+        for place in self.book.wanted_places() {
+            if !self.known.contains_key(&place) {
+                let (sender, known) = watch::channel(self.book.known_at(&place));
+                self.tasks.spawn(self.effects.sweeper(&place, known, self.book.started));
+                self.known.insert(place, sender);
+            }
+        }
+    }
+
+    pub(super) fn tell_sweepers(&self) {
+        for (place, sender) in &self.known {
+            let known = self.book.known_at(place);
+            sender.send_if_modified(|old| {
+                let changed = *old != known;
+                *old = known;
+                changed
+            });
+        }
+    }
+}
+
+impl Book {
+    /// Turns a pass into inputs: what was seen first, then that the pass is through. Answers why it
+    /// is not believed in what it lacks, if so.
+    pub fn take_pass(
+        &mut self,
+        swept: Swept,
+        now: Now,
+        pending: &mut VecDeque<Work>,
+    ) -> Option<String> {
         let Swept { pass, jobs, missing, owner_seen } = swept;
-        let acceptance = self.book.acceptance(&pass.place);
-        let started = self.started_wall();
-        let state = self.book.places.entry(pass.place.clone()).or_default();
+        let acceptance = self.acceptance(&pass.place);
+        let started = self.started_wall(now);
+        let state = self.places.entry(pass.place.clone()).or_default();
         if owner_seen {
             state.note_owner_seen();
         }
         for cloud in jobs {
-            let Some(mark) = mark_of(&cloud, &self.book.owner) else { continue };
-            let key = if let Some(key) = self.book.open_with(&mark) {
+            let Some(mark) = mark_of(&cloud, &self.owner) else { continue };
+            let key = if let Some(key) = self.open_with(&mark) {
                 key.clone()
-            } else if let Some((key, _)) = self.book.past.get(&mark) {
+            } else if let Some((key, _)) = self.past.get(&mark) {
                 key.clone()
             } else {
                 let after_start = cloud.created.map_or(Duration::ZERO, |t| t.since(started));
-                if PlaceState::is_other_writer(after_start, acceptance, self.book.began_new) {
+                if PlaceState::is_other_writer(after_start, acceptance, self.began_new) {
                     self.note_other_writer(&pass.place, &cloud);
                 }
                 let Some(key) = self.home_of(&cloud) else {
@@ -51,10 +96,10 @@ impl Driver {
             };
             self.learn_user(&pass.place, &key, &cloud);
             self.remember_copy(&mark, &cloud, &pass.place);
-            self.see(key, cloud, pass.place.clone());
+            see(pending, &self.owner, key, cloud, pass.place.clone());
         }
-        self.take_missing(&pass, missing);
-        let concerned = self.book.jobs.values().filter(|job| {
+        let vanished = self.take_missing(&pass, &missing, pending);
+        let concerned = self.jobs.values().filter(|job| {
             job.open.iter().any(|attempt| {
                 attempt.place == pass.place
                     && (attempt.stop.is_some()
@@ -63,38 +108,41 @@ impl Driver {
         });
         let keys: Vec<JobKey> = concerned.map(|job| job.key.clone()).collect();
         for key in keys {
-            self.pending.push_back(Work::Input(key, Input::Swept(pass.clone())));
+            pending.push_back(Work::Input(key, Input::Swept(pass.clone())));
         }
-        self.pending.push_back(Work::Passed(pass));
+        pending.push_back(Work::Passed(pass));
+        vanished
     }
 
     /// Attempts that DLC does not know any more. Several that vanish at one time, and none that is
     /// left, are no proof of anything: whoever answers may see another workspace.
-    fn take_missing(&mut self, pass: &Pass, missing: Vec<CloudId>) {
+    fn take_missing(
+        &self,
+        pass: &Pass,
+        missing: &[CloudId],
+        pending: &mut VecDeque<Work>,
+    ) -> Option<String> {
         if !pass.complete {
-            return;
+            return None;
         }
-        let at_place =
-            self.book.jobs.values().flat_map(|job| job.open.iter().map(move |a| (job, a)));
+        let at_place = self.jobs.values().flat_map(|job| job.open.iter().map(move |a| (job, a)));
         let here = at_place.filter(|(_, attempt)| attempt.place == pass.place);
         let here: Vec<(JobKey, CloudId)> =
             here.filter_map(|(job, a)| Some((job.key.clone(), a.id()?.clone()))).collect();
         if missing.len() > 1 && here.iter().all(|(_, id)| missing.contains(id)) {
-            let why = format!("all {} open attempts vanished at one time", missing.len());
-            self.effects.fails(&pass.place, VANISHED, Fault::words(Class::Operator, why));
-            return;
+            return Some(format!("all {} open attempts vanished at one time", missing.len()));
         }
-        self.effects.outages.end(&pass.place, VANISHED);
         for (key, id) in here.into_iter().filter(|(_, id)| missing.contains(id)) {
             let input = Input::Missing { id, same_caller: pass.same_caller };
-            self.pending.push_back(Work::Input(key, input));
+            pending.push_back(Work::Input(key, input));
         }
+        None
     }
 
     /// Another daemon submits with our owner: from now on this one submits nothing there, and
     /// follows what the other made as its own.
     fn note_other_writer(&mut self, place: &Place, cloud: &CloudJob) {
-        let Some(state) = self.book.places.get_mut(place) else { return };
+        let Some(state) = self.places.get_mut(place) else { return };
         if state.other_writer.is_none() {
             let why = format!(
                 "another daemon uses this owner id ({} is not of this one): stop one of them, then \
@@ -109,8 +157,8 @@ impl Driver {
     /// Remembers a cloud job of ours whose job is not on record. Its job file may be read later, or
     /// be mended later, than the one pass that looks far back.
     fn keep_homeless(&mut self, mark: Mark, cloud: CloudJob, place: &Place) {
-        let known = self.book.homeless.contains_key(&cloud.id);
-        if !known && self.book.homeless.len() >= HOMELESS_LIMIT {
+        let known = self.homeless.contains_key(&cloud.id);
+        if !known && self.homeless.len() >= HOMELESS_LIMIT {
             tracing::error!(id = %cloud.id, "more than {HOMELESS_LIMIT} jobs of ours belong to no job on record");
             return;
         }
@@ -119,48 +167,36 @@ impl Driver {
                 "a job of ours in the cloud belongs to no job on record");
         }
         let homeless = Homeless { mark, cloud: Box::new(cloud), place: place.clone() };
-        self.book.homeless.insert(homeless.cloud.id.clone(), homeless);
-        self.tell_sweepers();
+        self.homeless.insert(homeless.cloud.id.clone(), homeless);
     }
 
     /// Remembers a cloud job that its job on record may have to wait for and cannot follow: the next
     /// passes look back to it until it ends, and it outlives a record that goes with its file.
     fn remember_copy(&mut self, mark: &Mark, cloud: &CloudJob, place: &Place) {
         if cloud.status.is_end() {
-            self.book.homeless.remove(&cloud.id);
-        } else if !self.book.is_attempt(mark, &cloud.id)
-            && self.book.homeless.len() < HOMELESS_LIMIT
-        {
+            self.homeless.remove(&cloud.id);
+        } else if !self.is_attempt(mark, &cloud.id) && self.homeless.len() < HOMELESS_LIMIT {
             let (mark, cloud) = (mark.clone(), Box::new(cloud.clone()));
             let homeless = Homeless { mark, cloud, place: place.clone() };
-            self.book.homeless.insert(homeless.cloud.id.clone(), homeless);
+            self.homeless.insert(homeless.cloud.id.clone(), homeless);
         }
     }
 
     /// A job that is new on record learns of what the cloud has of it, oldest first, before it can
     /// decide anything.
-    pub(super) fn take_homeless(&mut self, key: &JobKey) {
-        let mut found: Vec<&Homeless> = self.book.homeless.values().collect();
+    pub(super) fn take_homeless(&self, key: &JobKey, pending: &mut VecDeque<Work>) {
+        let mut found: Vec<&Homeless> = self.homeless.values().collect();
         found.retain(|homeless| homeless.cloud.stamp.job.as_deref() == Some(key.name.as_str()));
         found.sort_by_key(|homeless| homeless.cloud.created);
         let found: Vec<_> = found.iter().map(|h| ((*h.cloud).clone(), h.place.clone())).collect();
         for (cloud, place) in found {
-            self.see(key.clone(), cloud, place);
+            see(pending, &self.owner, key.clone(), cloud, place);
         }
     }
 
-    /// Gives a job what the cloud shows of it. What is known of the mark is filled in when it is
-    /// its turn.
-    fn see(&mut self, key: JobKey, cloud: CloudJob, place: Place) {
-        let Some(mark) = mark_of(&cloud, &self.book.owner) else { return };
-        let (cloud, past) = (Box::new(cloud), Past::Stranger);
-        self.pending.push_back(Work::Input(key, Input::Seen { mark, cloud, past, place }));
-    }
-
     /// When this process began, by the clock as servers have corrected it since.
-    fn started_wall(&self) -> WallTime {
-        let now = self.clock.now();
-        now.wall.minus(now.boot.since(self.book.started.boot))
+    fn started_wall(&self, now: Now) -> WallTime {
+        now.wall.minus(now.boot.since(self.started.boot))
     }
 
     /// The job on record that a cloud job nobody knows says it belongs to.
@@ -168,67 +204,45 @@ impl Driver {
         let name = cloud.stamp.job.as_deref()?;
         let run = cloud.stamp.run.unwrap_or(1);
         let exact =
-            self.book.jobs.keys().find(|key| key.name.as_str() == name && key.run == run).cloned();
-        exact.or_else(|| self.book.newest(name).map(|job| job.key.clone()))
+            self.jobs.keys().find(|key| key.name.as_str() == name && key.run == run).cloned();
+        exact.or_else(|| self.newest(name).map(|job| job.key.clone()))
     }
 
     /// A job whose id CreateJob gave us shows whose our jobs are.
     fn learn_user(&mut self, place: &Place, key: &JobKey, cloud: &CloudJob) {
         let ours = self
-            .book
             .jobs
             .get(key)
             .is_some_and(|job| job.open.iter().any(|a| a.id() == Some(&cloud.id)));
         if ours
             && cloud.user_id.is_some()
-            && let Some(state) = self.book.places.get_mut(place)
+            && let Some(state) = self.places.get_mut(place)
         {
             state.own_user.clone_from(&cloud.user_id);
         }
     }
 
     /// Everything of a pass was compared: the place may open, and those that wait look again.
-    pub(super) fn passed(&mut self, pass: &Pass) {
-        let acceptance = self.book.acceptance(&pass.place);
-        let started = self.book.started;
-        let state = self.book.places.entry(pass.place.clone()).or_default();
+    pub(super) fn passed(&mut self, pass: &Pass, pending: &mut VecDeque<Work>) {
+        let acceptance = self.acceptance(&pass.place);
+        let started = self.started;
+        let state = self.places.entry(pass.place.clone()).or_default();
         state.passed(pass, acceptance, started);
-        if self.book.new_store && self.book.places_are_settled() {
-            self.pending.push_back(Work::StoreSettled);
+        if self.new_store && self.places_are_settled() {
+            pending.push_back(Work::StoreSettled);
         }
-        let waiting = self.book.jobs.values().filter(|job| {
+        let waiting = self.jobs.values().filter(|job| {
             let idle = job.open.is_empty() && job.result.is_none();
             idle && (job.wanted == Wanted::Cancel || job.block.is_none())
         });
         let keys: Vec<JobKey> = waiting.map(|job| job.key.clone()).collect();
-        self.pending.extend(keys.into_iter().map(|key| Work::Input(key, Input::Tick)));
+        pending.extend(keys.into_iter().map(|key| Work::Input(key, Input::Tick)));
     }
 
-    /// Keeps a task looking at every place that matters.
-    pub(super) fn look_at_places(&mut self) {
-        for place in self.book.wanted_places() {
-            if !self.known.contains_key(&place) {
-                let (sender, known) = watch::channel(self.known_at(&place));
-                self.tasks.spawn(self.effects.sweeper(&place, known, self.book.started));
-                self.known.insert(place, sender);
-            }
-        }
-    }
-
-    pub(super) fn tell_sweepers(&self) {
-        for (place, sender) in &self.known {
-            let known = self.known_at(place);
-            sender.send_if_modified(|old| {
-                let changed = *old != known;
-                *old = known;
-                changed
-            });
-        }
-    }
-
-    fn known_at(&self, place: &Place) -> Known {
+    /// What the task that lists at a place may rely on.
+    pub fn known_at(&self, place: &Place) -> Known {
         let mut known = Known::default();
-        for attempt in self.book.jobs.values().flat_map(|job| &job.open) {
+        for attempt in self.jobs.values().flat_map(|job| &job.open) {
             if attempt.place != *place {
                 continue;
             }
@@ -242,7 +256,7 @@ impl Driver {
                 known.attempts.insert(id.clone());
             }
         }
-        for Homeless { cloud, .. } in self.book.homeless.values().filter(|h| h.place == *place) {
+        for Homeless { cloud, .. } in self.homeless.values().filter(|h| h.place == *place) {
             if cloud.status.is_end() {
                 known.ended.insert(cloud.id.clone());
                 continue;
@@ -257,10 +271,18 @@ impl Driver {
         }
         // All that ended in this process, not only those whose record is kept: else each pass
         // would fetch the others again.
-        known.ended.extend(self.book.past.values().filter_map(|(_, past)| match past {
+        known.ended.extend(self.past.values().filter_map(|(_, past)| match past {
             Past::Ended(ended) => Some(ended.id.clone()),
             Past::NeverCreated { .. } | Past::Stranger => None,
         }));
         known
     }
+}
+
+/// Gives a job what the cloud shows of it. What is known of the mark is filled in when it is its
+/// turn.
+fn see(pending: &mut VecDeque<Work>, owner: &Owner, key: JobKey, cloud: CloudJob, place: Place) {
+    let Some(mark) = mark_of(&cloud, owner) else { return };
+    let (cloud, past) = (Box::new(cloud), Past::Stranger);
+    pending.push_back(Work::Input(key, Input::Seen { mark, cloud, past, place }));
 }

@@ -42,7 +42,7 @@ pub enum StateError {
 
 /// The log of events: its last place, and which places belong to whom.
 #[derive(Debug, Default)]
-pub(super) struct Log {
+pub struct Log {
     last: u64,
     of_job: BTreeMap<JobKey, VecDeque<u64>>,
     recent: VecDeque<StoredEvent>,

@@ -36,17 +36,24 @@ const DETAILS_LIMIT: usize = 8;
 
 /// Where the passes of a process look back to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Lookback {
+pub struct Lookback {
     started: Now,
     first_done: bool,
 }
 
 impl Lookback {
-    pub(super) fn since(started: Now) -> Self {
+    /// For a process that began then.
+    pub fn since(started: Now) -> Self {
         Self { started, first_done: false }
     }
 
-    fn start(self, now: Now, oldest: Option<WallTime>) -> WallTime {
+    /// A pass was complete.
+    pub fn note_complete(&mut self) {
+        self.first_done = true;
+    }
+
+    /// Where the next pass begins; `oldest` is when the oldest attempt that may be open was decided.
+    pub fn start(self, now: Now, oldest: Option<WallTime>) -> WallTime {
         let longest = now.wall.minus(FIRST_LOOKBACK);
         // By the clock as servers have corrected it since.
         let started = now.wall.minus(now.boot.since(self.started.boot));
@@ -82,7 +89,7 @@ impl Sweeper {
                 Swept { pass, jobs: Vec::new(), missing: Vec::new(), owner_seen: false }
             });
             if swept.pass.complete {
-                self.lookback.first_done = true;
+                self.lookback.note_complete();
             }
             if self.driver.send(Message::Swept(swept)).await.is_err() {
                 return;
@@ -200,7 +207,7 @@ impl Sweeper {
 }
 
 /// Whether a row says something that is not on record.
-fn has_news(known: &Known, row: &CloudJob) -> bool {
+pub fn has_news(known: &Known, row: &CloudJob) -> bool {
     if known.ended.contains(&row.id) && row.status.is_end() {
         return false;
     }

@@ -31,21 +31,21 @@ pub(super) enum Message {
 
 /// A pass over ListJobs at one place, with everything that changed in full.
 #[derive(Debug)]
-pub(super) struct Swept {
+pub struct Swept {
     /// When, where, how complete.
-    pub(super) pass: Pass,
+    pub pass: Pass,
     /// The jobs that carry our owner and are new or changed, oldest first.
-    pub(super) jobs: Vec<CloudJob>,
+    pub jobs: Vec<CloudJob>,
     /// Open attempts that a complete pass lacks and that GetJob says do not exist.
-    pub(super) missing: Vec<CloudId>,
+    pub missing: Vec<CloudId>,
     /// Whether any job of our owner was there at all.
-    pub(super) owner_seen: bool,
+    pub owner_seen: bool,
 }
 
 /// One piece of work, in the order of arrival.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a queue of few; most are inputs")]
-pub(super) enum Work {
+pub enum Work {
     /// Something for one job.
     Input(JobKey, Input),
     /// Everything of a pass was taken before this: the place may open.
@@ -62,24 +62,24 @@ pub(super) enum Work {
 
 /// What is on record of a cloud job that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct OnRecord {
+pub struct OnRecord {
     /// The status that was last shown.
-    pub(super) status: Status,
+    pub status: Status,
     /// Its in-place restarts.
-    pub(super) restarts: u32,
+    pub restarts: u32,
     /// When its last run began, by the server's times.
-    pub(super) began: Option<WallTime>,
+    pub began: Option<WallTime>,
 }
 
 /// What the tasks that list may rely on: which rows need no second look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub struct Known {
     /// Open attempts.
-    pub(super) open: BTreeMap<CloudId, OnRecord>,
+    pub open: BTreeMap<CloudId, OnRecord>,
     /// Ids of open attempts alone: each is to be found in every pass.
-    pub(super) attempts: BTreeSet<CloudId>,
+    pub attempts: BTreeSet<CloudId>,
     /// Ended attempts.
-    pub(super) ended: BTreeSet<CloudId>,
+    pub ended: BTreeSet<CloudId>,
     /// When the oldest attempt that may be open was decided.
-    pub(super) oldest: Option<WallTime>,
+    pub oldest: Option<WallTime>,
 }

@@ -1,0 +1,252 @@
+//! What one turn of the driver decides: work is taken until the turn is full or something has to
+//! wait for its commit; then the batch is committed; then the book follows.
+//!
+//! What always holds: nothing here reads a clock, waits, or reaches outside; a job has at most one
+//! step in a turn; the book changes only in [`Turn::settle`], which the driver calls once the batch
+//! is durable.
+
+use super::book::Book;
+use super::driver::chain;
+use super::evidence;
+use super::stored::{self, Log, StateError};
+use super::work::Work;
+use crate::core::event::{Event, Word};
+use crate::core::job::{EndedAttempt, Job, Source};
+use crate::core::step::{Effect, Given, Impossible, Input, Step};
+use crate::model::ids::{AttemptNo, JobKey, Mark};
+use crate::model::time::{BootTime, Now};
+use crate::service::crash;
+use crate::store::records::{self, StoredEvent, StoredEvidence};
+use crate::store::{BATCH_LIMIT_BYTES, Batch};
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+
+/// Jobs that share one commit at most.
+pub(super) const TURN_LIMIT: usize = 64;
+/// Bytes of a batch to which no further job is added: what one step adds has to find room.
+const TURN_LIMIT_BYTES: usize = BATCH_LIMIT_BYTES / 2;
+
+/// What a turn takes from outside: the time, randomness, and the core.
+pub trait Moment {
+    /// Both clocks.
+    fn now(&self) -> Now;
+    /// A mark that was never used; `None` if there is no randomness.
+    fn fresh_mark(&mut self) -> Option<Mark>;
+    /// [`crate::core::step::step`].
+    ///
+    /// # Errors
+    /// [`Impossible`], as it does.
+    fn decide(&mut self, job: &Job, given: &Given<'_>, input: Input) -> Result<Step, Impossible>;
+}
+
+/// What one turn decided.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// To be committed before anything else of the turn happens.
+    pub batch: Batch,
+    /// What there is to tell then.
+    pub events: Vec<StoredEvent>,
+    /// What to start after that.
+    pub effects: Vec<(JobKey, Effect)>,
+    pub(super) staged: BTreeMap<JobKey, Job>,
+    pub(super) ended: Vec<(JobKey, EndedAttempt)>,
+    dropped: Vec<JobKey>,
+    wakes: Vec<(JobKey, Option<BootTime>)>,
+    kept: Vec<StoredEvidence>,
+    evidence_gone: Vec<(JobKey, AttemptNo)>,
+    store_settled: bool,
+}
+
+impl Turn {
+    /// Decides on what is pending until the turn is full or something has to wait for the commit.
+    ///
+    /// # Errors
+    /// [`StateError`] if a record cannot be written; nothing of the turn may be used then.
+    pub fn fill(
+        &mut self,
+        book: &mut Book,
+        log: &mut Log,
+        pending: &mut VecDeque<Work>,
+        moment: &mut dyn Moment,
+    ) -> Result<(), StateError> {
+        while self.staged.len() < TURN_LIMIT && self.batch.encoded_bytes() < TURN_LIMIT_BYTES {
+            match pending.pop_front() {
+                None => break,
+                Some(Work::Passed(pass)) if self.staged.is_empty() => book.passed(&pass, pending),
+                Some(Work::Input(key, input)) if !self.staged.contains_key(&key) => {
+                    self.stage(book, log, key, input, moment)?;
+                }
+                Some(Work::Accept(job)) if !self.staged.contains_key(&job.key) => {
+                    self.stage_new(book, log, pending, *job, moment.now())?;
+                }
+                Some(Work::Drop(key)) if !self.staged.contains_key(&key) => {
+                    // It may have been submitted since the files were read.
+                    if book.jobs.get(&key).is_some_and(|job| job.next_attempt > 1) {
+                        self.stage(book, log, key, Input::File(Source::Unmanaged), moment)?;
+                    } else {
+                        self.batch.delete(records::job_key(&key))?;
+                        self.dropped.push(key);
+                    }
+                }
+                Some(Work::Keep(kept)) => {
+                    self.evidence_gone.extend(evidence::put(&mut self.batch, book, &kept)?);
+                    self.kept.push(kept);
+                }
+                Some(Work::StoreSettled) => {
+                    self.batch.delete(records::NEW_STORE)?;
+                    self.store_settled = true;
+                }
+                // It has to wait for the commit of what came before.
+                Some(work) => {
+                    pending.push_front(work);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the core decide on one input and adds what came of it to the turn.
+    fn stage(
+        &mut self,
+        book: &mut Book,
+        log: &mut Log,
+        key: JobKey,
+        mut input: Input,
+        moment: &mut dyn Moment,
+    ) -> Result<(), StateError> {
+        let Some(job) = book.jobs.get(&key) else { return Ok(()) };
+        let Some(spec) = book.spec_of(job) else { return Ok(()) };
+        if book.parked.contains_key(&key) {
+            return Ok(());
+        }
+        if let Input::Seen { mark, past, .. } = &mut input {
+            // What came before it in the same pass may have put its mark on record.
+            *past = book.past_of(mark);
+        }
+        let now = moment.now();
+        let Some(mark) = moment.fresh_mark() else { return Ok(()) };
+        let gate = book.gate(job, &spec, &self.staged);
+        let given = Given { now, spec: &spec, gate, mark };
+        let decided = AssertUnwindSafe(|| moment.decide(job, &given, input));
+        match std::panic::catch_unwind(decided) {
+            Ok(Ok(step)) => {
+                let changed = step.next != *job;
+                self.stage_step(book, log, key, step, changed, now)
+            }
+            Ok(Err(impossible)) => {
+                self.stage_alarm(log, &key, now, format!("cannot be: {impossible}"))
+            }
+            Err(panic) => {
+                let what = panic_text(panic.as_ref());
+                book.parked.insert(key.clone(), what.clone());
+                let text = format!("a step panicked, the job is parked: {what}");
+                self.stage_alarm(log, &key, now, text)
+            }
+        }
+    }
+
+    fn stage_step(
+        &mut self,
+        book: &mut Book,
+        log: &mut Log,
+        key: JobKey,
+        step: Step,
+        changed: bool,
+        now: Now,
+    ) -> Result<(), StateError> {
+        if let Err(error) = stored::fits(&key, &step) {
+            // Nothing of the step is kept: one job must not stop the others' commits.
+            let what = chain(&error);
+            book.parked.insert(key.clone(), what.clone());
+            return self.stage_alarm(log, &key, now, format!("the job is parked: {what}"));
+        }
+        for event in step.events {
+            if event.word == Word::Checkpoint {
+                crash::point("chosen");
+            }
+            self.events.push(log.add(&mut self.batch, &key, event)?);
+        }
+        for ended in step.ended {
+            stored::put_ended(&mut self.batch, &key, &ended)?;
+            self.ended.push((key.clone(), ended));
+        }
+        self.effects.extend(step.effects.into_iter().map(|effect| (key.clone(), effect)));
+        self.wakes.push((key.clone(), step.wake_at));
+        if changed {
+            stored::put_job(&mut self.batch, &step.next)?;
+        }
+        self.staged.insert(key, step.next);
+        Ok(())
+    }
+
+    fn stage_alarm(
+        &mut self,
+        log: &mut Log,
+        key: &JobKey,
+        now: Now,
+        text: String,
+    ) -> Result<(), StateError> {
+        let data = serde_json::Value::Null;
+        let event = Event { at: now.wall, attempt: None, word: Word::Alarm, text, data };
+        self.events.push(log.add(&mut self.batch, key, event)?);
+        Ok(())
+    }
+
+    fn stage_new(
+        &mut self,
+        book: &Book,
+        log: &mut Log,
+        pending: &mut VecDeque<Work>,
+        job: Job,
+        now: Now,
+    ) -> Result<(), StateError> {
+        let event = Event {
+            at: now.wall,
+            attempt: None,
+            word: Word::Accepted,
+            text: format!("run {} of {}", job.key.run, job.key.name),
+            data: serde_json::json!({ "spec": job.spec }),
+        };
+        self.events.push(log.add(&mut self.batch, &job.key, event)?);
+        stored::put_job(&mut self.batch, &job)?;
+        book.take_homeless(&job.key, pending);
+        pending.push_back(Work::Input(job.key.clone(), Input::Tick));
+        self.staged.insert(job.key.clone(), job);
+        Ok(())
+    }
+
+    /// Everything of the turn is durable: the book follows. Answers the effects to start now.
+    pub fn settle(self, book: &mut Book) -> Vec<(JobKey, Effect)> {
+        if self.store_settled {
+            book.new_store = false;
+        }
+        for key in &self.dropped {
+            book.jobs.remove(key);
+            book.wakes.remove(key);
+        }
+        for (key, ended) in self.ended {
+            book.record_ended(&key, ended);
+        }
+        for gone in &self.evidence_gone {
+            book.evidence.remove(gone);
+        }
+        for kept in self.kept {
+            book.evidence.insert((kept.job.clone(), kept.attempt), kept);
+        }
+        for (key, wake) in self.wakes {
+            match wake {
+                Some(at) => book.wakes.insert(key, at),
+                None => book.wakes.remove(&key),
+            };
+        }
+        book.jobs.extend(self.staged);
+        book.forget_those_at_home();
+        self.effects
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
+}
