@@ -194,7 +194,8 @@ impl Book {
             (None, Some(target)) => target.acceptance,
             (None, None) => DEFAULT_ACCEPTANCE,
         };
-        let may_follow = job.open.is_empty() && job.result.is_none();
+        // Of one that is over too: a person's `retry` may lead to an intent in the same step.
+        let may_follow = job.open.is_empty();
         Gate {
             acceptance,
             verified: state.verified(),
@@ -267,10 +268,10 @@ fn is_first(job: &Job, other: &Job) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::job::{Attempt, AttemptState, Start};
+    use crate::core::job::{Attempt, AttemptState, Outcome, OutcomeKind, Start};
     use crate::core::terms::{ResumeTerms, Terms};
     use crate::model::ids::JobName;
-    use crate::model::spec::CredentialsRef;
+    use crate::model::spec::{CredentialsRef, OnStopped, Retry};
     use crate::model::time::WallTime;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -333,5 +334,35 @@ mod tests {
             }
             assert_eq!(book.acceptance(&place()), minutes * MINUTE, "{open:?}, {minutes}");
         }
+    }
+
+    #[test]
+    fn a_job_that_is_over_is_told_what_would_hold_it() {
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let started = Now { wall: WallTime(0), boot: BootTime(0) };
+        let targets = BTreeMap::from([target("gone", MINUTE)]);
+        let mut book = Book::new(owner, started, targets);
+        let open = open_job(None);
+        let (target, run) = (open.open[0].target.clone(), 2);
+        let mut over = Job::new(JobKey { run, ..open.key.clone() }, open.spec.clone());
+        let at = WallTime(0);
+        let why = String::new();
+        over.result = Some(Outcome { kind: OutcomeKind::Failed, why, at });
+        book.jobs.insert(open.key.clone(), open.clone());
+        let spec = JobSpec {
+            key: over.key.clone(),
+            target,
+            launcher: true,
+            body: serde_json::Map::new(),
+            secret_envs: BTreeMap::new(),
+            spot: None,
+            checkpoint: None,
+            total_steps: None,
+            retry: Retry { alike: 5, give_up: MINUTE, on_stopped: OnStopped::Hold },
+            list_price_per_hour: None,
+        };
+        // A retry of it may write an intent in the same step.
+        let gate = book.gate(&over, &spec, &BTreeMap::new());
+        assert_eq!((gate.slot, gate.lease), (false, Some(open.key)));
     }
 }
