@@ -570,6 +570,12 @@ impl Job {
         }
     }
 
+    /// Whether it goes off the record with its file: nothing was ever sent for it, and no person
+    /// said anything of it that a file that comes back would have to heed.
+    pub fn goes_with_its_file(&self) -> bool {
+        self.next_attempt == 1 && self.wanted == Wanted::Run && self.result.is_none()
+    }
+
     /// Whether nothing more will ever be done for it by itself.
     pub fn is_over(&self) -> bool {
         self.result.is_some() && self.open.is_empty()

@@ -117,7 +117,7 @@ impl Driver {
             .map(|job| job.key.clone())
             .collect();
         for key in gone {
-            let never = self.book.jobs.get(&key).is_some_and(|job| job.next_attempt == 1);
+            let never = self.book.jobs.get(&key).is_some_and(Job::goes_with_its_file);
             self.push(if never {
                 Work::Drop(key)
             } else {

@@ -80,8 +80,8 @@ impl Turn {
                     self.stage_new(book, log, pending, *job, moment.now())?;
                 }
                 Some(Work::Drop(key)) if !self.staged.contains_key(&key) => {
-                    // It may have been submitted since the files were read.
-                    if book.jobs.get(&key).is_some_and(|job| job.next_attempt > 1) {
+                    // It may have been submitted, or cancelled, since the files were read.
+                    if book.jobs.get(&key).is_some_and(|job| !job.goes_with_its_file()) {
                         self.stage(book, log, key, Input::File(Source::Unmanaged), moment)?;
                     } else {
                         self.batch.delete(records::job_key(&key))?;

@@ -225,3 +225,20 @@ fn phases_are_the_first_that_fits() {
     desk.feed(Input::Tick);
     assert_eq!(desk.phase(), Phase::Cancelled);
 }
+
+#[test]
+fn a_job_goes_with_its_file_only_while_nobody_said_or_sent_anything() {
+    let goes = |acts: &[Act]| {
+        let mut desk = Desk::new();
+        for act in acts {
+            desk.act(*act);
+        }
+        desk.job.goes_with_its_file()
+    };
+    assert!(goes(&[]));
+    assert!(goes(&[Act::Pause, Act::Resume]));
+    // The file may come back, and the job must not run then.
+    assert!(!goes(&[Act::Cancel]));
+    assert!(!goes(&[Act::Pause]));
+    assert!(!Desk::running().job.goes_with_its_file());
+}
