@@ -1,0 +1,114 @@
+//! The model of the bucket: checkpoints that are whole, torn for ever, or still being uploaded.
+
+use super::bugs::Bug;
+use spotkeeper::model::checkpoint::{
+    Candidate, Findings, Pin, Position, ResumePoint, Unfinished, Wholeness,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Candidates that a look of the model shows.
+const SHOWN_LIMIT: usize = 8;
+
+#[derive(Debug, Clone, Copy)]
+struct Saved {
+    step: u64,
+    written: u64,
+    /// When its last object is there; `None` if it never will be.
+    whole_from: Option<u64>,
+}
+
+impl Saved {
+    fn is_whole(self, now: u64) -> bool {
+        self.whole_from.is_some_and(|from| from <= now)
+    }
+}
+
+/// All prefixes.
+#[derive(Debug, Default)]
+pub(crate) struct Bucket {
+    saved: BTreeMap<&'static str, Vec<Saved>>,
+}
+
+impl Bucket {
+    /// A trainer saves; the same step again replaces what was there.
+    pub(crate) fn save(
+        &mut self,
+        prefix: &'static str,
+        step: u64,
+        now: u64,
+        whole_from: Option<u64>,
+    ) {
+        let all = self.saved.entry(prefix).or_default();
+        // A save that goes wrong is made aside: what was whole stays.
+        if all.iter().any(|s| s.step == step && s.is_whole(now)) {
+            return;
+        }
+        all.retain(|saved| saved.step != step);
+        all.push(Saved { step, written: now, whole_from });
+        all.sort_unstable_by_key(|saved| std::cmp::Reverse(saved.step));
+    }
+
+    pub(crate) fn is_whole(&self, prefix: &str, step: u64, now: u64) -> bool {
+        self.saved
+            .get(prefix)
+            .is_some_and(|all| all.iter().any(|saved| saved.step == step && saved.is_whole(now)))
+    }
+
+    pub(crate) fn newest_whole(&self, prefix: &str, now: u64) -> Option<u64> {
+        let all = self.saved.get(prefix)?;
+        all.iter().find(|saved| saved.is_whole(now)).map(|saved| saved.step)
+    }
+
+    /// What a complete look shows.
+    pub(crate) fn findings(&self, prefix: &str, now: u64, bug: Option<Bug>) -> Findings {
+        let none = Vec::new();
+        let all = self.saved.get(prefix).unwrap_or(&none);
+        let good = |saved: &&Saved| saved.is_whole(now) || bug == Some(Bug::TornAccepted);
+        let chosen = if bug == Some(Bug::LargestString) {
+            all.iter().filter(good).max_by_key(|saved| format!("step-{}", saved.step))
+        } else {
+            all.iter().find(good)
+        };
+        let unfinished = all.first().filter(|saved| !good(saved)).map(|saved| Unfinished {
+            path: format!("step-{}", saved.step),
+            step: Some(saved.step),
+            youngest_age: Duration::from_millis(now - saved.written),
+            // One that is still being uploaded grows.
+            fingerprint: if saved.whole_from.is_some() { now / 15_000 } else { saved.step },
+        });
+        Findings {
+            format: Some("custom".to_owned()),
+            chosen: chosen.map(|saved| point(saved.step)),
+            candidates: all
+                .iter()
+                .take(SHOWN_LIMIT)
+                .map(|saved| Candidate {
+                    path: format!("step-{}", saved.step),
+                    step: Some(saved.step),
+                    epoch: None,
+                    position: Position { epoch: 0, step: saved.step },
+                    wholeness: if good(&saved) { Wholeness::Whole } else { Wholeness::Torn },
+                    why: String::new(),
+                    size: 1,
+                    newest_object: None,
+                })
+                .collect(),
+            unfinished,
+            ..Findings::default()
+        }
+    }
+}
+
+fn point(step: u64) -> ResumePoint {
+    ResumePoint {
+        path: format!("step-{step}"),
+        root: ".".to_owned(),
+        step: Some(step),
+        epoch: None,
+        position: Position { epoch: 0, step },
+        format: "custom".to_owned(),
+        argument: "--load {path}".to_owned(),
+        pin: Pin::Argument,
+    }
+}

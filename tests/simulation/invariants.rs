@@ -1,0 +1,252 @@
+//! What must hold after every step. Kept on the model's own books, which know what the program
+//! cannot: whether a request that had no answer was accepted, and why a job really ended.
+
+use super::cloud::{Origin, Remote, Truth};
+use super::table::Table;
+use spotkeeper::core::event::Word;
+use spotkeeper::core::job::{Attempt, AttemptState, Job, OutcomeKind, Recovery, Start, Wanted};
+use spotkeeper::core::step::{Act, Given, Input, Step};
+use spotkeeper::core::verdict::Cause;
+use spotkeeper::model::checkpoint::Look;
+use spotkeeper::model::ids::{CloudId, JobKey};
+use spotkeeper::model::time::BootTime;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A broken promise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Broken {
+    /// Which.
+    pub(crate) invariant: &'static str,
+    pub(crate) what: String,
+}
+
+pub(crate) const TWICE: &str = "at most one attempt not ended";
+pub(crate) const TWIN: &str = "a late twin is ended within two sweeps";
+pub(crate) const FOUND: &str = "every accepted submission is known or found again";
+pub(crate) const INTENT: &str = "no submission without a durable intent";
+pub(crate) const PREFIX: &str = "at most one writer per checkpoint prefix";
+pub(crate) const CANCEL: &str = "cancel wins";
+pub(crate) const FINAL: &str = "success is final";
+pub(crate) const BUDGET: &str = "budgets are kept";
+pub(crate) const ONE_NODE: &str = "one released node of many is no user error";
+pub(crate) const WAKE: &str = "a job that can go on has a next wake-up";
+pub(crate) const RESUME: &str = "no resume from a refused checkpoint, none from an older one";
+pub(crate) const RELOAD: &str = "state after reload = state before";
+pub(crate) const COPY: &str = "a person's copy is left alone";
+pub(crate) const RESTARTS: &str = "each restart in place is told once";
+pub(crate) const POSSIBLE: &str = "no impossible pair, no panic, no record too large";
+
+/// The model's own books.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    pub(crate) broken: Option<Broken>,
+    pub(crate) table: Table,
+    pub(crate) inputs: u64,
+    /// Jobs whose cancel is durable.
+    pub(crate) cancelled: BTreeSet<JobKey>,
+    /// The newest whole checkpoint when the last look of a job was made.
+    pub(crate) shown: BTreeMap<JobKey, Option<u64>>,
+    /// Why each cloud job ended.
+    pub(crate) truths: BTreeMap<CloudId, Truth>,
+    /// Restarts in place that were told.
+    pub(crate) told: BTreeMap<CloudId, u32>,
+    /// Cloud jobs that were noted as copies or strangers.
+    pub(crate) noted: BTreeSet<CloudId>,
+    /// Looks and sends under way in this process.
+    pub(crate) looking: BTreeSet<JobKey>,
+    pub(crate) sending: BTreeSet<(JobKey, u32)>,
+    /// Whether a state folder was lost: what it alone knew is not asked for.
+    pub(crate) wiped: bool,
+    pub(crate) outdated: bool,
+}
+
+impl Judge {
+    pub(crate) fn broke(&mut self, invariant: &'static str, what: impl Into<String>) {
+        self.broken.get_or_insert(Broken { invariant, what: what.into() });
+    }
+
+    /// A step was decided; it is not durable yet.
+    pub(crate) fn decided(&mut self, job: &Job, given: &Given<'_>, input: &Input, step: &Step) {
+        self.is_final(job, input, step);
+        self.counts_are_kept(job, given, input, step);
+        for ended in &step.ended {
+            let truth = ended.id.as_ref().and_then(|id| self.truths.get(id));
+            if ended.verdict.cause == Cause::UserError
+                && let Some(truth) = truth
+                && *truth != Truth::UserError
+            {
+                self.broke(ONE_NODE, format!("{:?} was {truth:?}", ended.id));
+            }
+        }
+        if let Input::Operator(Act::Retry) = input
+            && step.next.wanted == Wanted::Run
+        {
+            self.cancelled.remove(&job.key);
+        }
+        for copy in step.next.copies.iter().filter(|copy| !job.copies.contains(copy)) {
+            self.noted.insert(copy.clone());
+        }
+    }
+
+    fn is_final(&mut self, job: &Job, input: &Input, step: &Step) {
+        let Some(result) = &job.result else { return };
+        let persons = *input == Input::Operator(Act::Retry);
+        // A new store learns of history in the order of the list.
+        let history = self.wiped && matches!(input, Input::Seen { .. });
+        if result.kind == OutcomeKind::Succeeded
+            && step.next.result.as_ref() != Some(result)
+            && !persons
+            && !history
+        {
+            self.broke(FINAL, format!("{} went on after success", job.key));
+        }
+    }
+
+    /// Ends without progress are counted until there is progress, or a person says otherwise.
+    fn counts_are_kept(&mut self, job: &Job, given: &Given<'_>, input: &Input, step: &Step) {
+        let (before, after) = (&job.progress, &step.next.progress);
+        let chosen = match input {
+            Input::Looked(Look::Done(findings)) => findings.chosen.as_ref().map(|p| p.position),
+            _ => None,
+        };
+        let start = job.unjudged.as_ref().and_then(|ended| ended.attempt.start.position());
+        let gained = chosen.is_some_and(|position| Some(position) > before.best.max(start));
+        if after.ends < before.ends && !gained && *input != Input::Operator(Act::Retry) {
+            self.broke(BUDGET, format!("{} ends became {}", before.ends, after.ends));
+        }
+        let counted = job.unjudged.as_ref().is_some_and(|ended| match ended.verdict.cause {
+            Cause::Released | Cause::UserError | Cause::Unexplained => true,
+            _ => false,
+        });
+        let judged = counted && step.next.unjudged.is_none() && job.open.is_empty();
+        if judged && gained && after.ends != 0 {
+            self.broke(BUDGET, format!("{} ends after a new whole checkpoint", after.ends));
+        }
+        let no_gain =
+            given.spec.checkpoint.is_some() && chosen.is_none_or(|p| Some(p) <= before.best);
+        let looked = matches!(input, Input::Looked(Look::Done(_)));
+        if judged && looked && no_gain && step.next.block.is_none() && after.ends != before.ends + 1
+        {
+            self.broke(
+                BUDGET,
+                format!("an end without progress: {} became {}", before.ends, after.ends),
+            );
+        }
+    }
+
+    /// A step is durable and is what memory holds.
+    pub(crate) fn settled(&mut self, job: &Job, now: BootTime, wake: bool) {
+        self.outdated |=
+            job.open.iter().any(|a| a.stop == Some(spotkeeper::core::job::StopWhy::Outdated));
+        if job.wanted == Wanted::Cancel {
+            self.cancelled.insert(job.key.clone());
+        }
+        for attempt in &job.open {
+            let missing = match attempt.state {
+                AttemptState::Intended => !self.sending.contains(&(job.key.clone(), attempt.no)),
+                AttemptState::Unknown { .. } | AttemptState::Live { .. } => false,
+            };
+            if missing {
+                self.broke(WAKE, format!("nobody sends attempt {} of {}", attempt.no, job.key));
+            }
+        }
+        if !job.open.is_empty() || job.result.is_some() || job.wanted != Wanted::Run {
+            return;
+        }
+        if job.block.is_some() {
+            return;
+        }
+        let awaited = match job.recovery {
+            Recovery::Look { asked: true } => self.looking.contains(&job.key),
+            Recovery::Settling { next, .. } if next.0 == u64::MAX => {
+                self.looking.contains(&job.key)
+            }
+            // Once it is due, whatever opens the gate looks at it: each pass does.
+            Recovery::Settling { next: due, .. } | Recovery::Waiting { until: due, .. } => {
+                wake || due <= now
+            }
+            Recovery::Look { asked: false } | Recovery::Ready { .. } => true,
+        };
+        if !awaited {
+            self.broke(WAKE, format!("{}: {:?}, and nothing is awaited", job.key, job.recovery));
+        }
+    }
+
+    /// A CreateJob goes out.
+    pub(crate) fn sends(&mut self, job: &Job, no: u32, durable: Option<&Job>) -> Option<Attempt> {
+        let find = |job: &Job| job.open.iter().find(|attempt| attempt.no == no).cloned();
+        let attempt = durable.and_then(find);
+        if attempt.as_ref().is_none_or(|a| a.state != AttemptState::Intended) {
+            self.broke(INTENT, format!("attempt {no} of {} is {attempt:?}", job.key));
+        }
+        if self.cancelled.contains(&job.key) {
+            self.broke(CANCEL, format!("attempt {no} of {} is sent after its cancel", job.key));
+        }
+        if let Some(result) = &job.result {
+            self.broke(FINAL, format!("{} is sent after it {:?}", job.key, result.kind));
+        }
+        attempt.or_else(|| find(job))
+    }
+
+    /// What the attempt starts from.
+    pub(crate) fn starts(&mut self, job: &JobKey, start: &Start, is_whole: impl Fn(u64) -> bool) {
+        let shown = self.shown.get(job).copied().flatten();
+        let from = match start {
+            Start::Fresh => None,
+            Start::From(point) => point.step,
+        };
+        if let Some(step) = from
+            && !is_whole(step)
+        {
+            self.broke(RESUME, format!("{job} resumes from step {step}, which is not whole"));
+        }
+        if from < shown {
+            self.broke(RESUME, format!("{job} starts from {from:?}, and {shown:?} is whole"));
+        }
+    }
+
+    pub(crate) fn told(&mut self, events: &[spotkeeper::store::records::StoredEvent]) {
+        for stored in events.iter().filter(|e| e.event.word == Word::RestartedInPlace) {
+            let data = &stored.event.data;
+            let Some(id) = data["id"].as_str().and_then(|id| CloudId::new(id).ok()) else {
+                return self.broke(RESTARTS, format!("no id: {data}"));
+            };
+            let told = self.told.entry(id).or_default();
+            *told += 1;
+            if data["restart"] != *told {
+                let what = format!("{data} is the {told}th");
+                self.broke(RESTARTS, what);
+            }
+        }
+        for stored in events.iter().filter(|e| e.event.word == Word::Alarm) {
+            let text = &stored.event.text;
+            if text.starts_with("cannot be") || text.contains("is parked") {
+                self.broke(POSSIBLE, text.clone());
+            }
+        }
+    }
+
+    /// The cloud as a whole.
+    pub(crate) fn cloud(&mut self, remotes: &[Remote], overlaps: impl Fn(usize, usize) -> bool) {
+        let alive: Vec<&Remote> =
+            remotes.iter().filter(|r| r.is_alive() && r.origin == Origin::Ours).collect();
+        for (n, one) in alive.iter().enumerate() {
+            for other in &alive[n + 1..] {
+                let ids = || format!("{} and {}", one.cloud.id, other.cloud.id);
+                if one.job == other.job {
+                    self.broke(TWICE, ids());
+                } else if overlaps(one.job, other.job) {
+                    self.broke(PREFIX, ids());
+                }
+            }
+        }
+        let twins = remotes.iter().filter(|r| r.origin == Origin::Late && r.is_alive());
+        for twin in twins.filter(|twin| twin.passes > 3 && !twin.stop_asked && !self.wiped) {
+            let beside = alive.iter().any(|one| one.job == twin.job);
+            if beside {
+                let what = format!("{} was shown by {} passes", twin.cloud.id, twin.passes);
+                return self.broke(TWIN, what);
+            }
+        }
+    }
+}
