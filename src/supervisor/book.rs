@@ -194,8 +194,9 @@ impl Book {
             (None, Some(target)) => target.acceptance,
             (None, None) => DEFAULT_ACCEPTANCE,
         };
-        // Of one that is over too: a person's `retry` may lead to an intent in the same step.
-        let may_follow = job.open.is_empty();
+        // Without checkpoints an intent may be written in the very step that sees the last attempt
+        // ended or absent, or that takes a person's `retry`; else a look comes between.
+        let may_follow = job.open.is_empty() && job.result.is_none() || spec.checkpoint.is_none();
         Gate {
             acceptance,
             verified: state.verified(),
@@ -203,7 +204,7 @@ impl Book {
             other_writer: self.moved.clone().or_else(|| state.other_writer.clone()),
             own_user: state.own_user.clone(),
             lease: if may_follow { self.lease_against(job, spec, staged) } else { None },
-            slot: !may_follow || target.is_none_or(|target| self.has_slot(target, staged)),
+            slot: !may_follow || target.is_none_or(|target| self.has_slot(job, target, staged)),
             stopping: self.stopping,
             owner: self.owner.clone(),
             place,
@@ -248,9 +249,11 @@ impl Book {
             .map(|other| other.key.clone())
     }
 
-    fn has_slot(&self, target: &Target, staged: &BTreeMap<JobKey, Job>) -> bool {
+    /// Whether the other jobs leave room for an attempt of this one.
+    fn has_slot(&self, job: &Job, target: &Target, staged: &BTreeMap<JobKey, Job>) -> bool {
         let open = self
             .with_staged(staged)
+            .filter(|other| other.key != job.key)
             .flat_map(|job| &job.open)
             .filter(|attempt| attempt.target == target.name)
             .count();
@@ -337,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_over_is_told_what_would_hold_it() {
+    fn a_job_that_may_submit_within_one_step_is_told_what_holds_it() {
         let owner = Owner::new("k3f9qz").expect("an owner");
         let started = Now { wall: WallTime(0), boot: BootTime(0) };
         let targets = BTreeMap::from([target("gone", MINUTE)]);
@@ -363,6 +366,13 @@ mod tests {
         };
         // A retry of it may write an intent in the same step.
         let gate = book.gate(&over, &spec, &BTreeMap::new());
-        assert_eq!((gate.slot, gate.lease), (false, Some(open.key)));
+        assert_eq!((gate.slot, gate.lease), (false, Some(open.key.clone())));
+        // So may the end of an attempt of its own, whose place is not taken by itself.
+        let gate = book.gate(&open, &spec, &BTreeMap::new());
+        assert_eq!((gate.slot, gate.lease), (true, None));
+        let mut other = open_job(None);
+        other.key.name = JobName::new("other").expect("a name");
+        book.jobs.insert(other.key.clone(), other);
+        assert!(!book.gate(&open, &spec, &BTreeMap::new()).slot);
     }
 }
