@@ -224,6 +224,8 @@ impl Book {
 
     /// Everything of a pass was compared: the place may open, and those that wait look again.
     pub(super) fn passed(&mut self, pass: &Pass, pending: &mut VecDeque<Work>) {
+        // Not before: a copy that the same pass shows may be noted only after the end of its original.
+        self.forget_those_at_home();
         let acceptance = self.acceptance(&pass.place);
         let started = self.started;
         let state = self.places.entry(pass.place.clone()).or_default();

@@ -241,7 +241,6 @@ impl Turn {
             };
         }
         book.jobs.extend(self.staged);
-        book.forget_those_at_home();
         self.effects
     }
 }
