@@ -51,8 +51,12 @@ pub(super) fn on_seen(draft: &mut Draft<'_>, sighting: &Sighting, past: &Past) {
         Past::Ended(ended) => note_copy(draft, cloud, ended.no, "its mark belongs to another job"),
         Past::NeverCreated { no, intended } => match proof(draft, sighting, *intended) {
             Proof::NotProved { why } => note_copy(draft, cloud, *no, &why),
-            // It decides nothing any more, but it may have written beside another one.
-            Proof::Ours if cloud.status.is_end() => note_late(draft, cloud, *no),
+            // It decides nothing any more, but it may have written beside another one, and it may
+            // have been noted as a copy before its attempt was proved absent.
+            Proof::Ours if cloud.status.is_end() => {
+                note_copy(draft, cloud, *no, "it came late");
+                note_late(draft, cloud, *no);
+            }
             Proof::Ours => take_back(draft, sighting, *no, "came late"),
         },
         Past::Stranger => on_stranger(draft, sighting),
@@ -170,6 +174,8 @@ fn adopt(draft: &mut Draft<'_>, sighting: &Sighting, no: AttemptNo, stop: Option
     if began_fresh && start == Start::Fresh && draft.next.progress.fresh_since.is_none() {
         draft.next.progress.fresh_since = cloud.created;
     }
+    // One that was noted as a copy before is followed as an attempt from now on.
+    draft.next.copies.retain(|copy| *copy != cloud.id);
     let cancelled = draft.next.wanted == Wanted::Cancel;
     draft.next.open.push(Attempt {
         no,

@@ -394,3 +394,26 @@ fn an_accident_with_many_jobs_stays_within_the_record() {
     }
     assert!(desk.block().is_some());
 }
+
+#[test]
+fn a_late_one_that_was_noted_as_a_copy_first_does_not_hold_the_job_for_ever() {
+    let late = || {
+        let mut desk = Desk::new();
+        desk.feed(Input::Tick).submit(none()).sent(unknown());
+        let mut cloud = desk.cloud(Status::Running);
+        desk.wait(HOUR);
+        cloud.created = Some(desk.now.wall);
+        desk.see(cloud.clone());
+        assert_eq!(desk.job.copies, std::slice::from_ref(&cloud.id).to_vec());
+        desk.pass(true).pass(true).pass(true);
+        assert!(desk.job.open.is_empty(), "its attempt is proved absent");
+        (desk, cloud)
+    };
+    let (mut desk, mut cloud) = late();
+    cloud.status = Status::Failed;
+    desk.see(cloud);
+    assert!(desk.job.copies.is_empty());
+    let (mut desk, cloud) = late();
+    desk.see(cloud);
+    assert_eq!((desk.job.open.len(), desk.job.copies.len()), (1, 0), "it is taken up");
+}
