@@ -119,6 +119,11 @@ impl Remote {
         }
     }
 
+    /// Whether the console named it after another job.
+    pub(crate) fn has_copys_name(&self) -> bool {
+        self.cloud.display_name.ends_with("_copy")
+    }
+
     pub(crate) fn is_alive(&self) -> bool {
         !self.cloud.status.is_end()
     }

@@ -6,7 +6,7 @@ use super::disk::Wrong;
 use spotkeeper::core::step::Act;
 
 /// How long the server takes a request at most after its date.
-pub(crate) const ACCEPTED_FOR: u64 = MINUTE;
+pub(crate) const ACCEPTED_FOR: u64 = 3 * MINUTE;
 /// A calendar further off than this is refused by the gateway.
 pub(crate) const SKEW_LIMIT: i64 = 60_000;
 
@@ -71,7 +71,7 @@ pub(crate) enum Fate {
 /// The faults that a life meets.
 pub(crate) fn drawn(rng: &mut Rng, jobs: usize, calm_from: u64) -> Vec<(u64, Fault)> {
     let mut faults = Vec::new();
-    let wipes = rng.chance(10);
+    let wipes = rng.chance(15);
     for _ in 0..rng.below(5) {
         let wiped = wipes && rng.chance(40);
         faults.push((rng.below(calm_from), Fault::Crash { wiped }));
@@ -86,7 +86,7 @@ pub(crate) fn drawn(rng: &mut Rng, jobs: usize, calm_from: u64) -> Vec<(u64, Fau
     for job in 0..jobs {
         people(rng, &mut faults, job, calm_from);
     }
-    if rng.chance(20) {
+    for _ in 0..rng.below(3) {
         faults.push((rng.below(calm_from), Fault::Copy));
     }
     if rng.chance(12) {
@@ -116,11 +116,11 @@ fn people(rng: &mut Rng, faults: &mut Vec<(u64, Fault)>, job: usize, calm_from: 
         faults.push((at, Fault::Act(job, Act::Pause)));
         faults.push((at + rng.below(20 * MINUTE), Fault::Act(job, Act::Resume)));
     }
-    for _ in 0..rng.below(3) {
-        let act = rng.one_of(&[Act::Retry, Act::Resume, Act::Retry]);
+    for _ in 0..rng.below(5) {
+        let act = rng.one_of(&[Act::Retry, Act::Resume, Act::Pause, Act::Retry]);
         faults.push((rng.below(calm_from * 2), Fault::Act(job, act)));
     }
-    for _ in 0..rng.below(3) {
+    for _ in 0..rng.below(5) {
         faults.push((rng.below(calm_from), Fault::Edit(job, Edit::Spec)));
     }
     if rng.chance(25) {

@@ -243,7 +243,9 @@ impl Judge {
         let twins = remotes.iter().filter(|r| r.origin == Origin::Late && r.is_alive());
         for twin in twins.filter(|twin| twin.passes > 3 && !twin.stop_asked && !self.wiped) {
             let beside = alive.iter().any(|one| one.job == twin.job);
-            if beside {
+            // One that came so late that it was not proved ours holds the job instead, until a
+            // person says otherwise.
+            if beside && !self.noted.contains(&twin.cloud.id) {
                 let what = format!("{} was shown by {} passes", twin.cloud.id, twin.passes);
                 return self.broke(TWIN, what);
             }

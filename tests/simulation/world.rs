@@ -472,6 +472,8 @@ impl World {
                 let Some(at) = found else { continue };
                 match self.remotes[at].origin {
                     Origin::Ours => {}
+                    // After the loss of the store nothing tells a copy with our very name from ours.
+                    Origin::Copy if self.wipes > 0 && !self.remotes[at].has_copys_name() => {}
                     Origin::Copy => {
                         self.judge.broke(COPY, format!("{id} was taken for an attempt"));
                     }
@@ -498,7 +500,7 @@ impl World {
                 let Some(remote) = self.remotes.iter_mut().find(|r| r.cloud.id == id) else {
                     return self.judge.broke(COPY, format!("a stop of {id}, which is not there"));
                 };
-                if remote.origin == Origin::Copy {
+                if remote.origin == Origin::Copy && (self.wipes == 0 || remote.has_copys_name()) {
                     self.judge.broke(COPY, format!("{id} was stopped"));
                 }
                 remote.stop_asked = true;
@@ -604,10 +606,16 @@ impl World {
             Fate::Held { late } => {
                 let held = if late {
                     request.origin = Origin::Late;
-                    5 * MINUTE + self.rng.below(6 * MINUTE)
+                    7 * MINUTE + self.rng.below(8 * MINUTE)
                 } else {
                     self.rng.below(open)
                 };
+                if self.rng.chance(15) {
+                    // The calendar goes wrong while the search waits, and no answer corrects it.
+                    self.no_date_until = self.clock.ms + 20 * MINUTE;
+                    let step = Fault::ClockStep(HOUR.cast_signed());
+                    self.at(self.clock.ms + 31 * SECOND, Coming::Fault(step));
+                }
                 self.at(self.clock.ms + held, Coming::Request(request));
                 (self.rng.below(30 * SECOND), Some(unknown()))
             }
@@ -946,6 +954,11 @@ impl World {
                 over = false;
                 self.person_asks(n, act);
             }
+        }
+        if !over && self.wipes > 0 && self.rng.chance(10) {
+            // With a new store an own job may look like another writer's: a person starts it anew.
+            self.ends(None, None);
+            return false;
         }
         over && self.remotes.iter().all(|r| r.origin == Origin::Copy || !r.is_alive())
     }
