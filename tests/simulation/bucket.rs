@@ -2,7 +2,8 @@
 
 use super::bugs::Bug;
 use spotkeeper::model::checkpoint::{
-    Candidate, Findings, Pin, Position, ResumePoint, Unfinished, Wholeness,
+    Candidate, Findings, PassOver, PassedOver, Pin, Position, ResumePoint, Tracker, Unfinished,
+    Wholeness,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,6 +22,12 @@ struct Saved {
 impl Saved {
     fn is_whole(self, now: u64) -> bool {
         self.whole_from.is_some_and(|from| from <= now)
+    }
+
+    fn passed(self, over: &PassOver) -> Option<PassedOver> {
+        let path = format!("step-{}", self.step);
+        let why = over.reason(&path, Some(self.step), None)?;
+        Some(PassedOver { path, step: Some(self.step), why })
     }
 }
 
@@ -55,20 +62,31 @@ impl Bucket {
             .is_some_and(|all| all.iter().any(|saved| saved.step == step && saved.is_whole(now)))
     }
 
-    pub(crate) fn newest_whole(&self, prefix: &str, now: u64) -> Option<u64> {
+    /// The newest whole one that is not passed over.
+    pub(crate) fn newest_whole(&self, prefix: &str, now: u64, over: &PassOver) -> Option<u64> {
         let all = self.saved.get(prefix)?;
-        all.iter().find(|saved| saved.is_whole(now)).map(|saved| saved.step)
+        let wanted = |saved: &&Saved| saved.is_whole(now) && saved.passed(over).is_none();
+        all.iter().find(wanted).map(|saved| saved.step)
     }
 
     /// What a complete look shows.
-    pub(crate) fn findings(&self, prefix: &str, now: u64, bug: Option<Bug>) -> Findings {
+    pub(crate) fn findings(
+        &self,
+        prefix: &str,
+        now: u64,
+        over: &PassOver,
+        bug: Option<Bug>,
+    ) -> Findings {
         let none = Vec::new();
         let all = self.saved.get(prefix).unwrap_or(&none);
         let good = |saved: &&Saved| saved.is_whole(now) || bug == Some(Bug::TornAccepted);
+        let wanted = |saved: &&Saved| good(saved) && saved.passed(over).is_none();
+        let passed = all.iter().filter(good).filter_map(|saved| saved.passed(over));
+        let passed_over = passed.take(SHOWN_LIMIT).collect();
         let chosen = if bug == Some(Bug::LargestString) {
-            all.iter().filter(good).max_by_key(|saved| format!("step-{}", saved.step))
+            all.iter().filter(wanted).max_by_key(|saved| format!("step-{}", saved.step))
         } else {
-            all.iter().find(good)
+            all.iter().find(wanted)
         };
         let unfinished = all.first().filter(|saved| !good(saved)).map(|saved| Unfinished {
             path: format!("step-{}", saved.step),
@@ -92,9 +110,11 @@ impl Bucket {
                     why: String::new(),
                     size: 1,
                     newest_object: None,
+                    oldest_object: None,
                 })
                 .collect(),
             unfinished,
+            passed_over,
             ..Findings::default()
         }
     }
@@ -110,5 +130,7 @@ fn point(step: u64) -> ResumePoint {
         format: "custom".to_owned(),
         argument: "--load {path}".to_owned(),
         pin: Pin::Argument,
+        tracker: Tracker::Fits,
+        parts: Vec::new(),
     }
 }

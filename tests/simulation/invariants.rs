@@ -46,6 +46,8 @@ pub(crate) struct Judge {
     pub(crate) cancelled: BTreeSet<JobKey>,
     /// The newest whole checkpoint when the last look of a job was made.
     pub(crate) shown: BTreeMap<JobKey, Option<u64>>,
+    /// Attempts that were seen to save something new while they ran.
+    pub(crate) gained: BTreeSet<(JobKey, u32)>,
     /// Why each cloud job ended.
     pub(crate) truths: BTreeMap<CloudId, Truth>,
     /// Restarts in place that were told.
@@ -106,11 +108,24 @@ impl Judge {
     fn counts_are_kept(&mut self, job: &Job, given: &Given<'_>, input: &Input, step: &Step) {
         let (before, after) = (&job.progress, &step.next.progress);
         let chosen = match input {
-            Input::Looked(Look::Done(findings)) => findings.chosen.as_ref().map(|p| p.position),
+            Input::Looked(Look::Done(findings))
+            | Input::Watched { look: Look::Done(findings), .. } => {
+                findings.chosen.as_ref().map(|p| p.position)
+            }
             _ => None,
         };
         let start = job.unjudged.as_ref().and_then(|ended| ended.attempt.start.position());
-        let gained = chosen.is_some_and(|position| Some(position) > before.best.max(start));
+        // After a step back what was best is not chosen again.
+        let stepped_back = !before.suspicion.marked().is_empty();
+        let best = if stepped_back { start } else { before.best.max(start) };
+        let is_new = chosen.is_some_and(|position| Some(position) > best);
+        if let Input::Watched { no, .. } = input
+            && is_new
+        {
+            self.gained.insert((job.key.clone(), *no));
+        }
+        let ended = job.unjudged.as_ref().map(|ended| (job.key.clone(), ended.attempt.no));
+        let gained = is_new || ended.is_some_and(|attempt| self.gained.contains(&attempt));
         if after.ends < before.ends && !gained && *input != Input::Operator(Act::Retry) {
             self.broke(BUDGET, format!("{} ends became {}", before.ends, after.ends));
         }
@@ -122,8 +137,9 @@ impl Judge {
         if judged && gained && after.ends != 0 {
             self.broke(BUDGET, format!("{} ends after a new whole checkpoint", after.ends));
         }
-        let no_gain =
-            given.spec.checkpoint.is_some() && chosen.is_none_or(|p| Some(p) <= before.best);
+        let no_gain = given.spec.checkpoint.is_some()
+            && !gained
+            && chosen.is_none_or(|p| Some(p) <= before.best);
         let looked = matches!(input, Input::Looked(Look::Done(_)));
         if judged && looked && no_gain && step.next.block.is_none() && after.ends != before.ends + 1
         {
@@ -162,9 +178,11 @@ impl Judge {
                 self.looking.contains(&job.key)
             }
             // Once it is due, whatever opens the gate looks at it: each pass does.
-            Recovery::Settling { next: due, .. } | Recovery::Waiting { until: due, .. } => {
-                wake || due <= now
-            }
+            Recovery::Settling { next: due, .. }
+            | Recovery::Waiting { until: due, .. }
+            | Recovery::NotRepaired { until: due, .. } => wake || due <= now,
+            // Nobody allowed it here.
+            Recovery::Repairing { .. } => false,
             Recovery::Look { asked: false } | Recovery::Ready { .. } => true,
         };
         if !awaited {

@@ -21,7 +21,7 @@ pub(crate) const SITUATIONS: [&str; 13] = [
     "waiting",
     "ready",
 ];
-pub(crate) const INPUTS: [&str; 21] = [
+pub(crate) const INPUTS: [&str; 22] = [
     "started",
     "tick",
     "spec",
@@ -43,11 +43,12 @@ pub(crate) const INPUTS: [&str; 21] = [
     "looked",
     "blind",
     "logs",
+    "watched",
 ];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Table {
-    hits: [[u64; 21]; 13],
+    hits: [[u64; 22]; 13],
 }
 
 fn situation(job: &Job) -> usize {
@@ -75,7 +76,7 @@ fn situation(job: &Job) -> usize {
     match job.recovery {
         Recovery::Look { .. } => 9,
         Recovery::Settling { .. } => 10,
-        Recovery::Waiting { .. } => 11,
+        Recovery::Waiting { .. } | Recovery::Repairing { .. } | Recovery::NotRepaired { .. } => 11,
         Recovery::Ready { .. } => 12,
     }
 }
@@ -89,7 +90,7 @@ fn kind(input: &Input) -> usize {
         Input::Operator(Act::Cancel) => 4,
         Input::Operator(Act::Pause) => 5,
         Input::Operator(Act::Resume) => 6,
-        Input::Operator(Act::Retry) => 7,
+        Input::Operator(Act::Retry | Act::RetryFrom(_)) => 7,
         Input::Sent { outcome: SendOutcome::Accepted { .. }, .. } => 8,
         Input::Sent { outcome: SendOutcome::Refused { .. }, .. } => 9,
         Input::Sent { outcome: SendOutcome::NotSent { .. }, .. } => 10,
@@ -103,6 +104,9 @@ fn kind(input: &Input) -> usize {
         Input::Looked(Look::Done(_)) => 18,
         Input::Looked(Look::CouldNotLook { .. }) => 19,
         Input::Logs { .. } => 20,
+        Input::Watched { .. } => 21,
+        // Neither is simulated.
+        Input::Missing { .. } | Input::TrackerWritten(_) => 1,
     }
 }
 

@@ -7,7 +7,9 @@ use super::clock::{Clock, DAY, HOUR, MINUTE, Rng, SECOND};
 use super::cloud::{self, Counter, Nature, Origin, Remote, Sky, TOTAL_STEPS, Weather};
 use super::disk::{Disk, Wrong};
 use super::faults::{self, ACCEPTED_FOR, Edit, Fate, Fault, SKEW_LIMIT};
-use super::invariants::{BUDGET, Broken, COPY, FOUND, Judge, RELOAD, RESTARTS, TWICE, WAKE};
+use super::invariants::{
+    BUDGET, Broken, COPY, FOUND, INTENT, Judge, RELOAD, RESTARTS, TWICE, WAKE,
+};
 use spotkeeper::core::identity::mark_of;
 use spotkeeper::core::job::{
     Attempt, BlockKind, EndedAttempt, Job, OutcomeKind, Source, Start, StopWhy, Wanted,
@@ -516,6 +518,22 @@ impl World {
                 let after = faults::travel(&mut self.rng);
                 self.tell(after, ToDaemon::Look(key.clone(), self.last_look));
             }
+            Effect::Watch(no) => {
+                let plan = self.plans.iter().find(|plan| plan.key == *key).expect("a plan");
+                let over = self.book.jobs.get(key).map(Job::pass_over).unwrap_or_default();
+                let look = if self.stormy() && self.rng.chance(12) {
+                    Look::CouldNotLook { why: "503".to_owned(), needs_person: false }
+                } else {
+                    let (prefix, now) = (plan.prefix, self.clock.ms);
+                    Look::Done(self.bucket.findings(prefix, now, &over, self.bug))
+                };
+                let after = faults::travel(&mut self.rng);
+                self.tell(after, ToDaemon::Input(key.clone(), Input::Watched { no, look }));
+            }
+            Effect::RewriteTracker(_) => {
+                self.judge
+                    .broke(INTENT, format!("{key}: a tracker that nobody allowed to rewrite"));
+            }
             Effect::Logs { ended, pods } => {
                 let pods = self.logs(&ended, pods.len());
                 let input = Input::Logs { ended, pods };
@@ -724,7 +742,7 @@ impl World {
             }
         }
         let slow = if stormy && self.rng.chance(10) { self.rng.below(MINUTE) } else { 200 };
-        let swept = Box::new(Swept { pass, jobs, owner_seen });
+        let swept = Box::new(Swept { pass, jobs, missing: Vec::new(), owner_seen });
         self.tell(slow, ToDaemon::Passed(swept, started.wall));
     }
 
@@ -739,9 +757,10 @@ impl World {
             Look::CouldNotLook { why: "503".to_owned(), needs_person: self.rng.chance(30) }
         } else {
             let now = self.clock.ms;
-            let newest = self.bucket.newest_whole(plan.prefix, now);
+            let over = self.book.jobs.get(&key).map(Job::pass_over).unwrap_or_default();
+            let newest = self.bucket.newest_whole(plan.prefix, now, &over);
             self.judge.shown.insert(key.clone(), newest);
-            Look::Done(self.bucket.findings(plan.prefix, now, self.bug))
+            Look::Done(self.bucket.findings(plan.prefix, now, &over, self.bug))
         };
         self.pending.push_back(Work::Input(key, Input::Looked(look)));
     }
@@ -1180,6 +1199,8 @@ fn spec(key: &JobKey, prefix: &str, nature: Nature) -> JobSpec {
         settle_interval: Duration::from_secs(20),
         ranks: None,
         fence: false,
+        repair_tracker: false,
+        parts: Vec::new(),
     };
     let trains = nature == Nature::Trains;
     JobSpec {
