@@ -83,7 +83,7 @@ fn on_retry_from(draft: &mut Draft<'_>, from: ResumeFrom) {
     next.unjudged = None;
     next.wanted = Wanted::Run;
     next.progress = Progress { ran: next.progress.ran, asked, fresh_since, ..Default::default() };
-    next.recovery = Recovery::look();
+    next.look_next();
     let text = match from {
         ResumeFrom::Step(step) => format!(
             "retry from step {step}: counts start anew; other checkpoints that are there are passed over"
@@ -126,9 +126,7 @@ fn on_retry(draft: &mut Draft<'_>) {
         asked,
         ..Default::default()
     };
-    if !next.is_repairing() {
-        next.recovery = Recovery::look();
-    }
+    next.look_next();
     draft.say(None, Word::Operator, "retry: counts start anew, checkpoints are kept");
 }
 

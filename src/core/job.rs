@@ -576,6 +576,14 @@ impl Job {
         self.next_attempt == 1 && self.wanted == Wanted::Run && self.result.is_none()
     }
 
+    /// A look comes next. While the tracker is being rewritten one comes by itself, and not before
+    /// the write is over: it must not arrive behind an attempt that starts from something else.
+    pub(super) fn look_next(&mut self) {
+        if !self.is_repairing() {
+            self.recovery = Recovery::look();
+        }
+    }
+
     /// Whether nothing more will ever be done for it by itself.
     pub fn is_over(&self) -> bool {
         self.result.is_some() && self.open.is_empty()

@@ -9,9 +9,7 @@
 //! caller does not even pass those on: that is blindness.
 
 use super::event::Word;
-use super::job::{
-    Attempt, AttemptState, EndedAttempt, Job, Missing, Recovery, StillLook, StopWhy, Wanted,
-};
+use super::job::{Attempt, AttemptState, EndedAttempt, Job, Missing, StillLook, StopWhy, Wanted};
 use super::overlap;
 use super::step::{Draft, Effect};
 use super::verdict;
@@ -168,7 +166,7 @@ pub(super) fn lose(draft: &mut Draft<'_>, at: usize, why: &str) {
     draft.next.progress.ran += ran;
     draft.next.progress.ran_since += ran;
     draft.ended.push(ended.clone());
-    draft.next.recovery = Recovery::look();
+    draft.next.look_next();
     if !twin && draft.next.result.is_none() {
         draft.next.unjudged = Some(ended);
     }

@@ -3,8 +3,7 @@
 use super::event::Word;
 use super::identity::{Proof, prove};
 use super::job::{
-    Attempt, AttemptState, BlockKind, EndedAttempt, Missing, OutcomeKind, Recheck, Recovery,
-    StopWhy,
+    Attempt, AttemptState, BlockKind, EndedAttempt, Missing, OutcomeKind, Recheck, StopWhy,
 };
 use super::overlap;
 use super::retry;
@@ -122,7 +121,7 @@ fn drop_uncreated(draft: &mut Draft<'_>, at: usize, why: &str) {
         ran: Duration::ZERO,
         verdict: verdict::never_created(why),
     });
-    draft.next.recovery = Recovery::look();
+    draft.next.look_next();
 }
 
 /// The attempt has an id. What was asked of it before can be sent now.
@@ -266,7 +265,7 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
             .effects
             .push(Effect::Logs { ended: Box::new(ended.clone()), pods: cloud.pods.clone() });
     }
-    draft.next.recovery = Recovery::look();
+    draft.next.look_next();
     if twin || draft.next.result.is_some() {
         return;
     }

@@ -357,8 +357,8 @@ fn on_spec(draft: &mut Draft<'_>, digest: Digest) {
         draft.say(None, Word::Operator, "the block is lifted: the spec is another one");
     }
     draft.next.progress.hopeless = 0;
-    if draft.next.open.is_empty() && !draft.next.is_repairing() {
-        draft.next.recovery = Recovery::look();
+    if draft.next.open.is_empty() {
+        draft.next.look_next();
     }
 }
 

@@ -1,14 +1,16 @@
 //! A trainer that goes by its tracker: rewritten first where a person allowed it, else a person is
 //! told what to run.
 
-use super::desk::{Desk, HOUR, as_in, none, point, whole};
+use super::desk::{Desk, HOUR, as_in, cloud, none, point, whole};
 use spotkeeper::core::event::Word;
 use spotkeeper::core::job::{BlockKind, Recovery};
 use spotkeeper::core::phase::Phase;
 use spotkeeper::core::step::{Act, Effect, Input};
 use spotkeeper::model::checkpoint::{
-    Findings, Location, Look, Pin, Scheme, Tracker, TrackerRewrite, TrackerText, TrackerWrite,
+    Findings, Location, Look, Pin, ResumeFrom, Scheme, Tracker, TrackerRewrite, TrackerText,
+    TrackerWrite,
 };
+use spotkeeper::model::cloud::Status;
 use spotkeeper::model::ids::JobKey;
 use spotkeeper::model::spec::CheckpointSpec;
 
@@ -257,6 +259,41 @@ fn a_cancel_and_a_new_spec_wait_for_a_write_under_way_and_it_holds_the_prefix() 
     desk.look(led_astray(Pin::Argument, Some("120")));
     desk.feed(Input::Spec(spotkeeper::model::ids::Digest("1".repeat(64))));
     assert!(desk.job.is_repairing());
+    desk.feed(Input::TrackerWritten(TrackerWrite::Done));
+    assert_eq!(desk.effects, [Effect::Look]);
+}
+
+/// The tracker is being written, and step 120, which it leads to now, is there as well.
+fn being_written() -> Desk {
+    let mut desk = ended(true);
+    desk.look(led_astray(Pin::Argument, Some("120")));
+    assert!(desk.job.is_repairing());
+    desk
+}
+
+#[test]
+fn a_start_that_a_person_asks_for_waits_for_a_write_under_way() {
+    for from in [ResumeFrom::Step(120), ResumeFrom::Fresh] {
+        let mut desk = being_written();
+        desk.act(Act::RetryFrom(from));
+        // Written behind the look, it would lead an attempt from elsewhere to step 100.
+        assert!(desk.job.is_repairing() && desk.effects.is_empty(), "{from}: {:?}", desk.effects);
+        desk.wait(HOUR);
+        assert!(desk.effects.is_empty(), "{from}");
+        desk.feed(Input::TrackerWritten(TrackerWrite::Done));
+        assert_eq!(desk.effects, [Effect::Look], "{from}");
+    }
+}
+
+#[test]
+fn an_attempt_that_comes_back_during_a_write_does_not_cut_it_short() {
+    let mut desk = being_written();
+    let (no, mark) = (1, desk.past.keys().next().expect("an attempt that ended").clone());
+    desk.see(cloud(no, &mark, Status::Running));
+    assert_eq!(desk.job.open.len(), 1);
+    desk.end(HOUR, as_in("failed_exit137"));
+    assert!(desk.job.is_repairing() && desk.job.open.is_empty());
+    assert!(!desk.effects.contains(&Effect::Look), "{:?}", desk.effects);
     desk.feed(Input::TrackerWritten(TrackerWrite::Done));
     assert_eq!(desk.effects, [Effect::Look]);
 }
