@@ -191,14 +191,20 @@ pub fn restore(from: &Path, state: &Path) -> Result<Snapshot, StoreError> {
     // From here on the old state does not open as if it were whole.
     write_marker(&mut disk, Marker { format: said.format, fresh: Fresh::DataMissing })?;
     let survey = Survey::take(&disk, Format::PRESENT)?;
-    let old = survey.journals.iter().map(|file| &file.name);
-    for name in old.chain(survey.backups.iter().map(|file| &file.name)) {
+    let new = backup_name(said.sequence);
+    let journals = survey.journals.iter().map(|file| &file.name);
+    let backups = survey.backups.iter().map(|file| &file.name);
+    if let Some(same) = backups.clone().find(|name| **name == new) {
+        set_aside(&mut disk, same)?;
+    }
+    // Before the old one goes: cut short at any point, one of the two is there whole.
+    copy(&source, &new, &mut disk)?;
+    for name in journals.chain(backups.filter(|name| **name != new)) {
         set_aside(&mut disk, name)?;
     }
     super::sled_engine::SledHome::new(real.clone())
         .set_aside_if_there()
         .map_err(StoreError::file("set aside", "the engine"))?;
-    copy(&source, &backup_name(said.sequence), &mut disk)?;
     origin::claim_here(&real)?;
     Ok(said)
 }

@@ -95,6 +95,34 @@ fn a_snapshot_restored_where_there_was_nothing_opens_too() {
 }
 
 #[test]
+fn a_restore_that_finds_no_room_leaves_what_was_there() {
+    let desk = Desk::new();
+    desk.fill("state", 3);
+    let made = snapshot(&desk.at("state"), &desk.at("kept")).expect("a snapshot");
+    for present in ["newer", "empty"] {
+        if present == "newer" {
+            desk.fill(present, 9);
+        }
+        // What is written first, and cannot be.
+        let file = format!("backup-{:020}.jsonl.aside", made.sequence);
+        let in_the_way = desk.at(present).join(file);
+        fs::create_dir_all(&in_the_way).expect("a folder");
+        let refused = restore(&desk.at("kept"), &desk.at(present));
+        assert!(matches!(refused, Err(StoreError::File { .. })), "{present}: {refused:?}");
+        fs::remove_dir(&in_the_way).expect("removed");
+        let (mut store, report) = desk.open(present);
+        assert_eq!(report.fresh, Fresh::DataMissing, "{present}");
+        let last = store.get(b"k/8").expect("a call");
+        assert_eq!(last.is_some(), present == "newer", "{present}: what was there is there");
+        drop(store);
+        restore(&desk.at("kept"), &desk.at(present)).expect("restored");
+        let (mut store, _) = desk.open(present);
+        assert_eq!(store.get(b"k/2").expect("a call"), Some(b"v2".to_vec()), "{present}");
+        assert_eq!(store.get(b"k/8").expect("a call"), None, "{present}");
+    }
+}
+
+#[test]
 fn damage_to_any_file_of_a_snapshot_is_found_and_never_restored() {
     let desk = Desk::new();
     desk.fill("state", 3);
