@@ -65,9 +65,9 @@ pub(super) fn read(
     let claim = |(place, _, span): &Place| (place.clone(), notes.source.at(span));
     prefixes.extend(found.as_ref().map(claim));
     let format = format(notes, &mut table);
-    let custom = custom(notes, &mut table, format.as_deref(), &header);
+    let custom = custom(notes, &mut table, "checkpoint.custom", format.as_deref(), &header);
     let parts = parts::read(notes, &mut table, body, target, prefixes);
-    let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
+    let names: Vec<&str> = parts.names.iter().map(String::as_str).collect();
     let resume = template(notes, &mut table, &names);
     parts::check_reach(notes, &names, resume.as_deref(), &header);
     let resume_command = resume_command(notes, &mut table);
@@ -113,7 +113,7 @@ pub(super) fn read(
         ranks,
         fence,
         repair_tracker,
-        parts,
+        parts: parts.whole,
     })
 }
 
@@ -263,9 +263,11 @@ pub(super) fn format(notes: &Notes<'_>, table: &mut Table<'_, '_>) -> Option<Str
     None
 }
 
+/// The layout in the table `key`.
 pub(super) fn custom(
     notes: &Notes<'_>,
     table: &mut Table<'_, '_>,
+    key: &str,
     format: Option<&str>,
     header: &Span,
 ) -> Option<CustomLayout> {
@@ -273,19 +275,19 @@ pub(super) fn custom(
     let asked = table.has("custom");
     let Some(mut part) = table.table("custom") else {
         if wanted && !asked {
-            let mend = "add [checkpoint.custom] with pattern = \"…{step}…\"";
+            let mend = format!("add [{key}] with pattern = \"…{{step}}…\"");
             notes.error(header, codes::MISSING, "format `custom` has no layout", mend);
         }
         return None;
     };
     let span = part.span().clone();
     if !wanted && format.is_some() {
-        let message = "[checkpoint.custom] is read only with format = \"custom\"";
+        let message = format!("[{key}] is read only with format = \"custom\"");
         notes.error(&span, codes::EITHER_OR, message, "write format = \"custom\", or take it out");
     }
     if !part.has("pattern") {
         let mend = "add pattern = \"step-{step}\": the name of a checkpoint";
-        notes.error(&span, codes::MISSING, "[checkpoint.custom] has no `pattern`", mend);
+        notes.error(&span, codes::MISSING, format!("[{key}] has no `pattern`"), mend);
     }
     let pattern = part.text("pattern").filter(|found| match StepPattern::parse(&found.value) {
         Ok(_) => true,

@@ -14,6 +14,14 @@ const PARTS_MOST: usize = 4;
 /// Letters of a part's name.
 const NAME_MOST: usize = 20;
 
+/// What was read of the parts.
+pub(super) struct Parts {
+    /// Their names, be the rest right or wrong: a placeholder of such a name is no mistake.
+    pub(super) names: Vec<String>,
+    /// Those that are right.
+    pub(super) whole: Vec<CheckpointPart>,
+}
+
 /// Reads the tables. Each prefix, once it can be read, goes to `prefixes`.
 pub(super) fn read(
     notes: &Notes<'_>,
@@ -21,8 +29,8 @@ pub(super) fn read(
     body: Option<&Body<'_, '_>>,
     target: Option<&Target>,
     prefixes: &mut Vec<(Location, Anchor)>,
-) -> Vec<CheckpointPart> {
-    let mut parts = Vec::new();
+) -> Parts {
+    let mut parts = Parts { names: Vec::new(), whole: Vec::new() };
     for (count, (name, mut table)) in table.named_tables("parts").into_iter().enumerate() {
         if count == PARTS_MOST {
             let message = format!("more than {PARTS_MOST} parts beside the main one");
@@ -42,10 +50,13 @@ pub(super) fn read(
         prefixes
             .extend(place.as_ref().map(|(place, _, span)| (place.clone(), notes.source.at(span))));
         let format = format(notes, &mut table);
-        let custom = custom(notes, &mut table, format.as_deref(), &header);
+        let key = format!("checkpoint.parts.{}.custom", name.value);
+        let custom = custom(notes, &mut table, &key, format.as_deref(), &header);
         table.finish();
+        parts.names.push(name.value.clone());
         if let (Some((location, mount, _)), Some(format)) = (place, format) {
-            parts.push(CheckpointPart { name: name.value, location, mount, format, custom });
+            let name = name.value;
+            parts.whole.push(CheckpointPart { name, location, mount, format, custom });
         }
     }
     parts
@@ -71,6 +82,10 @@ pub(super) fn check_reach(notes: &Notes<'_>, parts: &[&str], resume: Option<&str
         }
         return;
     };
+    if !parts.is_empty() && !template.is_empty() && !resume_text::names_main(template) {
+        let message = "`resume` does not say which checkpoint of the main prefix to load";
+        notes.warning(header, codes::RESUME_LOST, message, "add {step} or {path}");
+    }
     for part in parts.iter().filter(|_| !template.is_empty()) {
         if !resume_text::names_part(template, part) {
             let message = format!("`resume` does not say which checkpoint of `{part}` to load");

@@ -126,6 +126,15 @@ pub fn names_one(template: &str) -> bool {
     pieces(template).into_iter().any(names)
 }
 
+/// Whether a resume template names the checkpoint under the main prefix: by a step, or by its path.
+pub fn names_main(template: &str) -> bool {
+    let names = |piece: Piece<'_>| match piece.kind {
+        Kind::Placeholder(name) => name != "root" && !name.contains('.'),
+        Kind::Text | Kind::Literal(_) => false,
+    };
+    pieces(template).into_iter().any(names)
+}
+
 /// Whether the resume argument has a place in `command`.
 pub fn has_resume(command: &str) -> bool {
     pieces(command).into_iter().any(|piece| piece.kind == Kind::Placeholder("resume"))

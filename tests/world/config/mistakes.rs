@@ -58,6 +58,17 @@ const BAD: &[(&str, &str, &[&str])] = &[
         "resume = \"\"\n[checkpoint.parts.critic]\npath = \"/mnt/x\"\n[retry]",
         &["22:8 E050"],
     ),
+    // What is wrong with a part does not make its placeholders unknown.
+    (
+        "[retry]",
+        "resume = \"--x {step} {critic.path}\"\n[checkpoint.parts.critic]\npath = 5\n[retry]",
+        &["22:8 E024"],
+    ),
+    (
+        "[retry]",
+        "resume = \"--x {critic.path}\"\n[checkpoint.parts.critic]\npath = \"/mnt/ckpt/critic\"\n[retry]",
+        &["17:1 E061 warning"],
+    ),
     // Syntax.
     ("alike = 5", "alike = 5\nalike = 6", &["22:1 E023"]),
     ("alike = 5", "alike = 5\nalike = 6\nx = 1", &["22:1 E023", "23:1 E021"]),
