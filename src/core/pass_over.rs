@@ -11,7 +11,10 @@ use super::step::Draft;
 use super::suspects;
 use super::terms::{ResumeTerms, resume_terms};
 use super::tracker;
-use crate::model::checkpoint::{Earlier, Findings, PassOver, Passed, Pin, ResumePoint};
+use crate::model::checkpoint::{
+    Candidate, Earlier, Findings, PassOver, Passed, Pin, ResumePoint, Wholeness,
+};
+use crate::model::resume_text::names_main;
 use crate::model::spec::CheckpointSpec;
 
 impl Job {
@@ -54,10 +57,17 @@ pub(super) fn cannot_load(
     if why.is_some() {
         return why;
     }
-    let newer = newer.filter(|_| point.pin == Pin::Argument)?;
+    let (newer, held) = match newer {
+        Some(one) => (&one.path, one.why.words()),
+        // Told nothing, such a trainer goes by the step that the environment names.
+        None if checkpoint.resume.as_deref() == Some("") => return None,
+        None => (&incomplete_in_parts(findings, point)?.path, "it is not whole in every part"),
+    };
     let spec = draft.given.spec;
-    let names_one = resume_terms(spec, &Start::From(point.clone())) == ResumeTerms::Pinned;
-    if names_one || tracker::is_rewritten(spec, checkpoint, point) {
+    let is_pinned = resume_terms(spec, &Start::From(point.clone())) == ResumeTerms::Pinned;
+    let names_main = is_pinned && checkpoint.resume.as_deref().is_none_or(names_main);
+    let is_led = names_main || tracker::is_rewritten(spec, checkpoint, point);
+    if point.pin != Pin::Argument || is_led {
         return None;
     }
     let retry = from.map_or_else(|| "`retry`".to_owned(), |step| format!("`retry --from {step}`"));
@@ -65,11 +75,18 @@ pub(super) fn cannot_load(
         "{} is passed over ({}) and {} is the newest whole one to go on from, but the resume \
          argument names no checkpoint: the trainer would load what it finds newest; put {{path}} \
          or {{step}} into `checkpoint.resume`, or move {} away, then {retry}",
-        kept(&newer.path),
-        newer.why.words(),
+        kept(newer),
+        held,
         kept(&point.path),
-        kept(&newer.path),
+        kept(newer),
     ))
+}
+
+/// A newer one that is whole under the main prefix, and not in every part.
+fn incomplete_in_parts<'f>(findings: &'f Findings, point: &ResumePoint) -> Option<&'f Candidate> {
+    let newer =
+        |one: &&Candidate| one.wholeness == Wholeness::Whole && one.position > point.position;
+    findings.candidates.iter().find(newer).filter(|_| !point.parts.is_empty())
 }
 
 /// What follows where there are whole checkpoints and each is passed over. Answers whether this

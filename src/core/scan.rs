@@ -10,6 +10,7 @@ use super::recheck;
 use super::retry;
 use super::step::{ANSWER_DUE, Draft};
 use super::suspects;
+use super::tracker;
 use super::verdict::{Cause, Told};
 use super::watch::Watch;
 use crate::model::checkpoint::{Findings, Look, Position, Unfinished, Wholeness};
@@ -423,6 +424,10 @@ fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Finding
             return;
         }
         (_, true, FirstStart::Fresh) => {
+            if let Some(why) = tracker::leads_past_zero(draft, checkpoint, findings) {
+                block(draft, BlockKind::TrackerRewrite, &why);
+                return;
+            }
             draft.next.progress.fresh_since = Some(draft.given.now.wall);
             draft.next.progress.best = None;
             draft.next.progress.best_step = None;
@@ -499,6 +504,10 @@ fn from_zero(
             checkpoint.location
         );
         block(draft, BlockKind::NoCheckpointInTime, &why);
+        return None;
+    }
+    if let Some(why) = tracker::leads_past_zero(draft, checkpoint, findings) {
+        block(draft, BlockKind::TrackerRewrite, &why);
         return None;
     }
     if ran > Duration::ZERO {

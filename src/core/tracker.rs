@@ -11,11 +11,13 @@ use super::job::{Recovery, Start, kept};
 use super::retry;
 use super::step::{Draft, Effect};
 use crate::model::checkpoint::{
-    Location, Pin, ResumePoint, Scheme, Tracker, TrackerRewrite, TrackerText, TrackerWrite,
+    Findings, Location, Pin, ResumePoint, Scheme, Tracker, TrackerRewrite, TrackerText,
+    TrackerWrite,
 };
 use crate::model::command_words::{is_option, words};
-use crate::model::resume_text::{has_resume, names_one, quoted};
+use crate::model::resume_text::{has_resume, names_main, quoted};
 use crate::model::spec::{CheckpointSpec, JobSpec};
+use std::path::Path;
 use std::time::Duration;
 
 /// Rewrites in a row, none of which led to an attempt, at which a person is told.
@@ -44,7 +46,7 @@ fn told(spec: &JobSpec, checkpoint: &CheckpointSpec, point: &ResumePoint) -> Tol
     let own = checkpoint.resume.as_deref();
     let template = own.unwrap_or(&point.argument);
     let is_used = checkpoint.resume_command.as_deref().is_none_or(has_resume);
-    if is_used && names_one(template) {
+    if is_used && names_main(template) {
         return if own.is_some() { Told::ByOwnArgument } else { Told::ByFormat };
     }
     if is_used && !template.trim().is_empty() {
@@ -127,6 +129,41 @@ pub(super) fn needs_person(
         let wanted = &rewrite.wanted;
         format!("the tracker must say {wanted}: set repair_tracker = true. It is {}", rewrite.key)
     }))
+}
+
+/// Why an attempt that has to start at zero would go on from what is there instead, if so: its
+/// command itself makes the trainer read the tracker, and no argument of ours comes with it.
+pub(super) fn leads_past_zero(
+    draft: &Draft<'_>,
+    checkpoint: &CheckpointSpec,
+    findings: &Findings,
+) -> Option<String> {
+    let chosen = findings.chosen.as_ref().map(|point| &point.path);
+    let there = chosen.or_else(|| findings.passed_over.first().map(|one| &one.path))?;
+    let written = draft.given.spec.body.get("UserCommand").and_then(|text| text.as_str());
+    let option = reads_below(written.unwrap_or_default(), &checkpoint.mount)?;
+    Some(format!(
+        "it is to start at zero, and by `{option}` in UserCommand the trainer goes on from what its \
+         tracker names: {} is there. Move what is there away, or take `{option}` out, then `retry`",
+        kept(there)
+    ))
+}
+
+/// The option by which a command makes its trainer read a tracker at or below `mount`, as far as
+/// the command tells.
+fn reads_below(command: &str, mount: &str) -> Option<&'static str> {
+    let words = words(command);
+    let is_meant = |value: &str| match value.strip_prefix('/') {
+        // A variable, or a path from wherever the command stands.
+        None => value != "disable",
+        Some(_) => value.contains('$') || Path::new(value).starts_with(mount),
+    };
+    READS_TRACKER.into_iter().find(|name| {
+        words.iter().enumerate().filter(|(_, word)| is_option(word, name)).any(|(at, word)| {
+            let next = || words.get(at + 1).map(String::as_str);
+            word.split_once('=').map(|(_, value)| value).or_else(next).is_some_and(is_meant)
+        })
+    })
 }
 
 /// What stands in a tracker, for people.

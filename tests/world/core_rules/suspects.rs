@@ -6,7 +6,8 @@ use spotkeeper::core::job::{BlockKind, Job, OutcomeKind, Start};
 use spotkeeper::core::step::{Act, Input};
 use spotkeeper::core::verdict::{Cause, LogEnd};
 use spotkeeper::model::checkpoint::{
-    Candidate, Findings, Look, Passed, PassedOver, Pin, ResumeFrom, Wholeness,
+    Candidate, Findings, Look, PartPoint, Passed, PassedOver, Pin, ResumeFrom, ResumePoint,
+    Wholeness,
 };
 use spotkeeper::model::cloud::{CloudJob, ExitReport, Pod, Status};
 use spotkeeper::model::time::WallTime;
@@ -283,6 +284,32 @@ fn a_step_back_that_no_argument_can_make_is_a_persons() {
         (point.pin, point.argument) = (pin, "--load {root}".to_owned());
         desk.look(findings);
         assert_eq!(desk.block().is_some(), blocked, "{pin:?}");
+    }
+}
+
+#[test]
+fn a_step_that_all_parts_have_is_sent_only_where_the_trainer_is_told_it() {
+    for (resume, blocked) in [
+        ("--resume auto", true),
+        ("--resume {root}", true),
+        // Of the main one it says nothing.
+        ("--optimizer {opt.path}", true),
+        ("--resume {path} --optimizer {opt.path}", false),
+        ("--step {step}", false),
+        // It reads SPOTKEEPER_RESUME_STEP.
+        ("", false),
+    ] {
+        let (mut desk, bucket) = resumed(&[900, 1000]);
+        desk.spec.checkpoint.as_mut().expect("one").resume = Some(resume.to_owned());
+        desk.live().end(HOUR, exits(137));
+        let mut findings = bucket.look(&desk.job);
+        let parts = vec![PartPoint { name: "opt".into(), path: "900".into(), root: ".".into() }];
+        findings.chosen = Some(ResumePoint { parts, ..point(900) });
+        desk.job.progress.best = Some(point(900).position);
+        desk.look(findings.clone()).wait_out();
+        desk.look(findings);
+        let wanted = blocked.then_some(BlockKind::TrackerRewrite);
+        assert_eq!((desk.block(), desk.sends()), (wanted, !blocked), "{resume}");
     }
 }
 

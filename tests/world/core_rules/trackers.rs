@@ -7,12 +7,12 @@ use spotkeeper::core::job::{BlockKind, Recovery};
 use spotkeeper::core::phase::Phase;
 use spotkeeper::core::step::{Act, Effect, Input};
 use spotkeeper::model::checkpoint::{
-    Findings, Location, Look, Pin, ResumeFrom, Scheme, Tracker, TrackerRewrite, TrackerText,
-    TrackerWrite,
+    Findings, Location, Look, Passed, PassedOver, Pin, ResumeFrom, Scheme, Tracker, TrackerRewrite,
+    TrackerText, TrackerWrite,
 };
 use spotkeeper::model::cloud::Status;
 use spotkeeper::model::ids::JobKey;
-use spotkeeper::model::spec::CheckpointSpec;
+use spotkeeper::model::spec::{CheckpointSpec, FirstStart};
 
 const KEY: &str = "latest_checkpointed_iteration.txt";
 
@@ -296,4 +296,39 @@ fn an_attempt_that_comes_back_during_a_write_does_not_cut_it_short() {
     assert!(!desk.effects.contains(&Effect::Look), "{:?}", desk.effects);
     desk.feed(Input::TrackerWritten(TrackerWrite::Done));
     assert_eq!(desk.effects, [Effect::Look]);
+}
+
+#[test]
+fn a_start_at_zero_that_a_tracker_would_lead_elsewhere_is_a_persons() {
+    let there = |path: &str| PassedOver { path: path.into(), step: None, why: Passed::Earlier };
+    for (command, blocked) in [
+        ("torchrun train.py --load /mnt/run --save /mnt/run", true),
+        ("torchrun train.py --load=/mnt/run/x", true),
+        ("torchrun train.py --load \"$CKPT\"", true),
+        ("python -m verl trainer.resume_mode=auto", true),
+        ("python -m verl trainer.resume_mode=disable", false),
+        ("torchrun train.py --load /mnt/pretrained --save /mnt/run", false),
+        ("torchrun train.py --save /mnt/run", false),
+    ] {
+        // A person asked for it, after an attempt ended.
+        let mut desk = ended(false);
+        desk.spec.body.insert("UserCommand".into(), command.into());
+        desk.act(Act::RetryFrom(ResumeFrom::Fresh));
+        desk.look(Findings { passed_over: vec![there("iter_0000100")], ..none() });
+        let wanted = blocked.then_some(BlockKind::TrackerRewrite);
+        assert_eq!((desk.block(), desk.sends()), (wanted, !blocked), "{command}");
+        if blocked {
+            let why = &desk.job.block.as_ref().expect("a block").why;
+            assert!(why.contains("iter_0000100") && why.contains("take `"), "{why}");
+            // Once it is moved away.
+            desk.act(Act::Retry).submit(none());
+        }
+        assert_eq!(desk.from(), None);
+        // Or the job file did, at the first start.
+        let mut desk = Desk::new();
+        checkpoint(&mut desk).first_start = FirstStart::Fresh;
+        desk.spec.body.insert("UserCommand".into(), command.into());
+        desk.feed(Input::Tick).look(led_there());
+        assert_eq!((desk.block(), desk.sends()), (wanted, !blocked), "{command}");
+    }
 }
