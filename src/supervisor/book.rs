@@ -239,7 +239,10 @@ impl Book {
         self.with_staged(staged)
             .filter(|other| other.key != job.key && other.holds_lease())
             // Two that hold it and have nothing open would wait for each other for ever.
-            .filter(|other| !other.open.is_empty() || !job.holds_lease() || is_first(other, job))
+            .filter(|other| {
+                let is_busy = !other.open.is_empty() || other.is_repairing();
+                is_busy || !job.holds_lease() || is_first(other, job)
+            })
             .find(|other| {
                 let specs = other.open.iter().map(|a| &a.spec).chain([&other.spec]);
                 specs
@@ -271,8 +274,9 @@ fn is_first(job: &Job, other: &Job) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::job::{Attempt, AttemptState, Outcome, OutcomeKind, Start};
+    use crate::core::job::{Attempt, AttemptState, Outcome, OutcomeKind, Recovery, Start};
     use crate::core::terms::{ResumeTerms, Terms};
+    use crate::model::checkpoint::TrackerRewrite;
     use crate::model::ids::JobName;
     use crate::model::spec::{CredentialsRef, OnStopped, Retry};
     use crate::model::time::WallTime;
@@ -313,6 +317,49 @@ mod tests {
             terms: acceptance.map(|acceptance| Terms { acceptance, time_limit: None, resume }),
         });
         job
+    }
+
+    /// A job that was submitted before, with nothing open, under a spec with this prefix.
+    fn idle_job(book: &mut Book, name: &str, prefix: &str) -> Job {
+        let key = JobKey { name: JobName::new(name).expect("a name"), run: 1 };
+        let location = serde_json::json!({ "scheme": "Oss", "bucket": "b", "prefix": prefix });
+        let spec = serde_json::json!({
+            "key": key, "target": "t", "launcher": true, "body": {}, "secret_envs": {}, "spot": null,
+            "checkpoint": {
+                "location": location, "mount": "/mnt", "format": "auto", "custom": null,
+                "resume": null, "resume_command": null, "first_start": "Resume",
+                "expect_within": { "secs": 1, "nanos": 0 }, "settle": { "secs": 1, "nanos": 0 },
+                "settle_interval": { "secs": 1, "nanos": 0 }, "ranks": null,
+            },
+            "total_steps": null,
+            "retry": { "alike": 5, "give_up": { "secs": 1, "nanos": 0 }, "on_stopped": "Hold" },
+            "list_price_per_hour": null,
+        });
+        let spec: JobSpec = serde_json::from_value(spec).expect("a spec of an earlier program");
+        let mut job = Job::new(key, Digest::of(name.as_bytes()));
+        job.next_attempt = 2;
+        book.specs.insert(job.spec.clone(), std::sync::Arc::new(spec));
+        book.jobs.insert(job.key.clone(), job.clone());
+        job
+    }
+
+    #[test]
+    fn of_two_idle_jobs_on_one_prefix_one_goes_on_unless_the_other_writes_its_tracker() {
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let started = Now { wall: WallTime(0), boot: BootTime(0) };
+        let mut book = Book::new(owner, started, BTreeMap::new());
+        let first = idle_job(&mut book, "a", "run");
+        let mut second = idle_job(&mut book, "b", "run/x");
+        let against = |book: &Book, job: &Job| {
+            let spec = std::sync::Arc::clone(&book.specs[&job.spec]);
+            book.gate(job, &spec, &BTreeMap::new()).lease
+        };
+        assert_eq!(against(&book, &first), None);
+        assert_eq!(against(&book, &second), Some(first.key.clone()));
+        let rewrite = TrackerRewrite { key: "latest".into(), found: None, wanted: "1".into() };
+        second.recovery = Recovery::Repairing { rewrite };
+        book.jobs.insert(second.key.clone(), second.clone());
+        assert_eq!(against(&book, &first), Some(second.key));
     }
 
     #[test]
