@@ -7,7 +7,7 @@ use super::outages::Fault;
 use super::place::PlaceState;
 use super::work::{Known, OnRecord, Swept, Work};
 use crate::core::identity::mark_of;
-use crate::core::job::{AttemptState, Wanted};
+use crate::core::job::{AttemptState, Missing, Wanted};
 use crate::core::step::{Input, Pass, Past};
 use crate::model::cloud::CloudJob;
 use crate::model::error::Class;
@@ -250,10 +250,12 @@ impl Book {
             }
             let oldest = known.oldest.get_or_insert(attempt.intended);
             *oldest = (*oldest).min(attempt.intended);
-            if let AttemptState::Live { id, restarts, runs, .. } = &attempt.state
+            if let AttemptState::Live { id, restarts, runs, missing, .. } = &attempt.state
                 && let Some(status) = attempt.state.shown()
             {
-                let record = OnRecord { status, restarts: *restarts, began: runs.began() };
+                let is_missing = *missing != Missing::No;
+                let began = runs.began();
+                let record = OnRecord { status, restarts: *restarts, began, is_missing };
                 known.open.insert(id.clone(), record);
                 known.attempts.insert(id.clone());
             }
@@ -268,6 +270,7 @@ impl Book {
                 status: cloud.status.clone(),
                 restarts: cloud.restarts,
                 began: cloud.run_began(),
+                is_missing: false,
             };
             known.open.insert(cloud.id.clone(), record);
         }

@@ -217,6 +217,7 @@ pub fn has_news(known: &Known, row: &CloudJob) -> bool {
         row.status != record.status
             || row.restarts > record.restarts
             || ran_anew
+            || record.is_missing
             || row.status.is_end()
     })
 }
@@ -261,8 +262,9 @@ mod tests {
         let (first, later) = ("2026-01-12T14:36:21Z", "2026-01-12T15:36:21Z");
         let mut known = Known::default();
         let began = WallTime::parse(first);
-        let record = OnRecord { status: row("Running", "", "").status, restarts: 1, began };
-        known.open.insert(row("Running", "", "").id, record);
+        let status = row("Running", "", "").status;
+        let record = OnRecord { status, restarts: 1, began, is_missing: false };
+        known.open.insert(row("Running", "", "").id, record.clone());
         for (status, times, running, news) in [
             ("Running", "1/3", first, false),
             ("Running", "", "", false),
@@ -277,5 +279,9 @@ mod tests {
             let row = row(status, times, running);
             assert_eq!(has_news(&known, &row), news, "{status} {times} {running}");
         }
+        // One that was not to be found is there again: that is news by itself.
+        let same = row("Running", "1/3", first);
+        known.open.insert(same.id.clone(), OnRecord { is_missing: true, ..record });
+        assert!(has_news(&known, &same));
     }
 }

@@ -69,6 +69,8 @@ pub struct OnRecord {
     pub restarts: u32,
     /// When its last run began, by the server's times.
     pub began: Option<WallTime>,
+    /// Whether it counts as missing: any row that shows it is news then.
+    pub is_missing: bool,
 }
 
 /// What the tasks that list may rely on: which rows need no second look.
