@@ -475,10 +475,10 @@ impl Scan<'_> {
 
     /// Why the entry at `at` is not wanted, whatever the tests say of it.
     fn passed(&self, at: usize) -> Option<Passed> {
-        let entry = &self.run.entries[at];
-        let written = self.run.listed.get(&at)?.objects.iter().map(|object| object.modified).max();
-        let step = entry.position.map(|position| position.step);
-        self.options.pass_over.reason(&entry.path, step, written)
+        let listed = self.run.listed.get(&at)?;
+        let times: Vec<WallTime> = listed.objects.iter().map(|object| object.modified).collect();
+        let step = self.run.entries[at].position.map(|position| position.step);
+        self.options.pass_over.reason(&listed.path, step, &times)
     }
 
     /// Whether the entry at `at` holds the step of one that was passed over as suspect: trainers keep
@@ -492,9 +492,8 @@ impl Scan<'_> {
     /// Notes that the entry at `at` is passed over.
     fn pass_over(&self, at: usize, why: Passed, findings: &mut Findings) {
         if findings.passed_over.len() < CANDIDATES_LIMIT {
-            let entry = &self.run.entries[at];
-            let step = entry.position.map(|position| position.step);
-            findings.passed_over.push(PassedOver { path: entry.path.clone(), step, why });
+            let step = self.run.entries[at].position.map(|position| position.step);
+            findings.passed_over.push(PassedOver { path: self.path(at).to_owned(), step, why });
         }
     }
 
@@ -544,12 +543,18 @@ impl Scan<'_> {
         findings
     }
 
+    /// The path of the entry at `at`: a listing may show that its folder is a part of a file's name.
+    fn path(&self, at: usize) -> &str {
+        let listed = self.run.listed.get(&at);
+        listed.map_or(&self.run.entries[at].path, |checkpoint| &checkpoint.path)
+    }
+
     fn candidate(&self, at: usize, wholeness: Wholeness, why: String) -> Candidate {
         let entry = &self.run.entries[at];
         let listed = self.run.listed.get(&at);
         let objects = listed.map_or(&[] as &[Object], |checkpoint| &checkpoint.objects);
         Candidate {
-            path: listed.map_or(&entry.path, |checkpoint| &checkpoint.path).clone(),
+            path: self.path(at).to_owned(),
             step: entry.position.map(|position| position.step),
             epoch: entry.position.filter(|_| self.run.shape.has_epochs()).map(|p| p.epoch),
             position: entry.position.unwrap_or_default(),

@@ -34,8 +34,9 @@ impl Job {
 /// Whether what a look chose is by now passed over.
 pub(super) fn is_passed_over(draft: &Draft<'_>, findings: &Findings, point: &ResumePoint) -> bool {
     let candidate = findings.candidates.iter().find(|candidate| candidate.path == point.path);
-    let written = candidate.and_then(|candidate| candidate.newest_object);
-    match draft.next.pass_over().reason(&point.path, point.step, written) {
+    let times = candidate.map(|candidate| [candidate.oldest_object, candidate.newest_object]);
+    let times: Vec<_> = times.into_iter().flatten().flatten().collect();
+    match draft.next.pass_over().reason(&point.path, point.step, &times) {
         Some(Passed::Suspect | Passed::Overlap) => true,
         // What was there before a fresh start is told apart below.
         Some(Passed::Earlier) => draft.next.progress.asked.is_some(),

@@ -360,7 +360,7 @@ impl Passed {
 pub struct PassOver {
     /// These, as long as they are not written anew.
     pub suspects: Vec<Unchanged>,
-    /// What was written from the first time to the second, both included.
+    /// What has an object that was written from the first time to the second, both included.
     pub overlaps: Vec<(WallTime, WallTime)>,
     /// What was there before a time.
     pub earlier: Option<Earlier>,
@@ -385,13 +385,9 @@ pub struct Earlier {
 }
 
 impl PassOver {
-    /// Why the checkpoint at `path`, whose newest object is of `written`, is passed over, if it is.
-    pub fn reason(
-        &self,
-        path: &str,
-        step: Option<u64>,
-        written: Option<WallTime>,
-    ) -> Option<Passed> {
+    /// Why the checkpoint at `path`, whose objects were written at `times`, is passed over, if it is.
+    pub fn reason(&self, path: &str, step: Option<u64>, times: &[WallTime]) -> Option<Passed> {
+        let written = times.iter().copied().max();
         if let (Some(earlier), Some(written)) = (self.earlier, written)
             && written < earlier.before
         {
@@ -404,8 +400,9 @@ impl PassOver {
         if self.suspects.iter().any(is_same) {
             return Some(Passed::Suspect);
         }
+        // A part of it may be of the other attempt, whenever the last one came.
         let within = |&(from, until): &(WallTime, WallTime)| {
-            written.is_some_and(|written| from <= written && written <= until)
+            times.iter().any(|written| from <= *written && *written <= until)
         };
         self.overlaps.iter().any(within).then_some(Passed::Overlap)
     }
@@ -464,29 +461,40 @@ mod tests {
         let at = |n| Some(WallTime(n));
         let suspect = |written| Unchanged { path: "step-9".into(), written };
         let over = PassOver { suspects: vec![suspect(at(50))], ..PassOver::default() };
-        assert_eq!(over.reason("step-9", Some(9), at(50)), Some(Passed::Suspect));
-        assert_eq!(over.reason("step-9", Some(9), at(60)), None);
-        assert_eq!(over.reason("step-8", Some(8), at(50)), None);
+        assert_eq!(over.reason("step-9", Some(9), &[WallTime(50)]), Some(Passed::Suspect));
+        assert_eq!(over.reason("step-9", Some(9), &[WallTime(60)]), None);
+        assert_eq!(over.reason("step-8", Some(8), &[WallTime(50)]), None);
         let over = PassOver { suspects: vec![suspect(None)], ..PassOver::default() };
-        assert_eq!(over.reason("step-9", Some(9), at(60)), Some(Passed::Suspect));
+        assert_eq!(over.reason("step-9", Some(9), &[WallTime(60)]), Some(Passed::Suspect));
     }
 
     #[test]
     fn what_a_person_asked_for_is_never_passed_over_and_what_else_was_there_always() {
-        let at = |n| Some(WallTime(n));
         let over = PassOver {
-            suspects: vec![Unchanged { path: "step-9".into(), written: at(50) }],
+            suspects: vec![Unchanged { path: "step-9".into(), written: Some(WallTime(50)) }],
             overlaps: vec![(WallTime(40), WallTime(60)), (WallTime(200), WallTime(210))],
             earlier: Some(Earlier { before: WallTime(100), but_step: Some(9) }),
         };
-        assert_eq!(over.reason("step-9", Some(9), at(50)), None, "though suspect and overlapped");
-        assert_eq!(over.reason("step-10", Some(10), at(55)), Some(Passed::Earlier));
-        assert_eq!(over.reason("step-8", Some(8), at(30)), Some(Passed::Earlier));
-        assert_eq!(over.reason("step-10", Some(10), at(100)), None, "written since");
-        assert_eq!(over.reason("step-11", Some(11), at(200)), Some(Passed::Overlap));
-        assert_eq!(over.reason("step-9", Some(9), at(210)), Some(Passed::Overlap), "written anew");
-        assert_eq!(over.reason("step-11", Some(11), at(211)), None);
-        assert_eq!(over.reason("step-11", Some(11), None), None);
+        assert_eq!(
+            over.reason("step-9", Some(9), &[WallTime(50)]),
+            None,
+            "though suspect and overlapped"
+        );
+        assert_eq!(over.reason("step-10", Some(10), &[WallTime(55)]), Some(Passed::Earlier));
+        assert_eq!(over.reason("step-8", Some(8), &[WallTime(30)]), Some(Passed::Earlier));
+        assert_eq!(over.reason("step-10", Some(10), &[WallTime(100)]), None, "written since");
+        assert_eq!(over.reason("step-11", Some(11), &[WallTime(200)]), Some(Passed::Overlap));
+        assert_eq!(
+            over.reason("step-9", Some(9), &[WallTime(210)]),
+            Some(Passed::Overlap),
+            "written anew"
+        );
+        assert_eq!(over.reason("step-11", Some(11), &[WallTime(211)]), None);
+        assert_eq!(over.reason("step-11", Some(11), &[]), None);
+        let times = |all: &[i64]| all.iter().copied().map(WallTime).collect::<Vec<_>>();
+        let reason = |all| over.reason("step-11", Some(11), &times(all));
+        assert_eq!(reason(&[150, 205, 300]), Some(Passed::Overlap), "one object is enough");
+        assert_eq!(reason(&[150, 300]), None, "none was written in it");
     }
 
     #[test]

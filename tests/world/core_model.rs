@@ -688,7 +688,7 @@ impl World {
             .collect();
         let (mut chosen, mut passed_over) = (None, Vec::new());
         for c in candidates.iter().filter(|c| c.wholeness == Wholeness::Whole) {
-            if let Some(why) = over.reason(&c.path, c.step, c.newest_object) {
+            if let Some(why) = over.reason(&c.path, c.step, c.newest_object.as_slice()) {
                 passed_over.push(PassedOver { path: c.path.clone(), step: c.step, why });
                 continue;
             }

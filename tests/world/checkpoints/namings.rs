@@ -2,8 +2,9 @@
 //! folders, Accelerate's of its examples, FSDP's files of single ranks.
 
 use super::bucket::{Bucket, Entry};
-use super::{fixtures, look_auto};
-use spotkeeper::model::checkpoint::{Findings, Wholeness};
+use super::{fixtures, look_auto, look_named, options};
+use spotkeeper::checkpoint::scan::ScanOptions;
+use spotkeeper::model::checkpoint::{Findings, PassOver, Unchanged, Wholeness};
 use std::time::Duration;
 
 fn fixture(case: &str) -> Bucket {
@@ -112,6 +113,27 @@ fn a_slash_in_a_measure_makes_folders_of_one_run() {
     // A metric that ends in the letters of the step.
     let files = [("ck/step=10-loss_step=0.9.ckpt", 10), ("ck/step=20-loss_step=9.ckpt", 20)];
     assert_eq!(point(&look_auto(&bucket(&files))), (files[1].0.to_owned(), Some(20)));
+}
+
+#[test]
+fn a_suspect_behind_a_slash_is_known_by_the_path_that_was_chosen() {
+    for files in [
+        [("ck/step=10-val/loss=0.9.ckpt", 10), ("ck/step=20-val/loss=0.4.ckpt", 20)],
+        [
+            ("ck/epoch=0-val/loss=0.9-step=10.ckpt", 10),
+            ("ck/epoch=1-val/loss=0.4-step=20.ckpt", 20),
+        ],
+    ] {
+        let bucket = bucket(&files);
+        let first = look_auto(&bucket);
+        let (path, _) = point(&first);
+        let written = first.chosen_candidate().expect("a candidate").newest_object;
+        let suspect = Unchanged { path: path.clone(), written };
+        let pass_over = PassOver { suspects: vec![suspect], ..PassOver::default() };
+        let findings = look_named(&bucket, "run42", &ScanOptions { pass_over, ..options("auto") });
+        assert_eq!(point(&findings), (files[0].0.to_owned(), Some(10)));
+        assert_eq!(findings.passed_over[0].path, path);
+    }
 }
 
 #[test]

@@ -89,6 +89,28 @@ fn what_was_written_in_an_overlap_is_passed_over_and_named() {
 }
 
 #[test]
+fn one_object_of_an_overlap_is_enough_however_late_the_last_one_came() {
+    let mut bucket = Bucket::of(&fixtures().join("megatron-legacy/tp2-pp2-complete"));
+    let (path, _, written) = chosen(&look_auto(&bucket)).expect("a choice");
+    let began = written.minus(MINUTE * 10);
+    let first = bucket.entries.iter_mut().find(|(key, _)| key.starts_with(&path)).expect("one").1;
+    first.modified = began;
+    let over = |from: WallTime, until| {
+        let overlaps = vec![(from, until)];
+        look_past(&bucket, PassOver { overlaps, ..PassOver::default() })
+    };
+    let findings = over(began.minus(MINUTE), began);
+    assert_ne!(findings.chosen.as_ref().map(|point| &point.path), Some(&path));
+    assert_eq!(
+        (&findings.passed_over[0].path, findings.passed_over[0].why),
+        (&path, Passed::Overlap)
+    );
+    // Between two of its objects nothing was written.
+    let findings = over(began.plus(MINUTE), began.plus(MINUTE * 2));
+    assert_eq!(findings.chosen.map(|point| point.path), Some(path));
+}
+
+#[test]
 fn only_the_step_that_a_person_asked_for_is_chosen_of_what_was_there() {
     let bucket = Bucket::of(&fixtures().join("megatron-legacy/tp2-pp2-complete"));
     let (newest, step, written) = chosen(&look_auto(&bucket)).expect("a choice");

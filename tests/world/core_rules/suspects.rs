@@ -38,7 +38,7 @@ impl Bucket {
         let mut findings = none();
         for (step, written) in self.0.iter().rev() {
             let path = format!("step-{step}");
-            let passed = over.reason(&path, Some(*step), Some(*written));
+            let passed = over.reason(&path, Some(*step), &[*written]);
             if let (None, Some(why)) = (&findings.chosen, passed) {
                 findings.passed_over.push(PassedOver { path, step: Some(*step), why });
             } else if findings.chosen.is_none() {
