@@ -403,6 +403,8 @@ impl Scan<'_> {
         let mut findings =
             Findings { format: Some(format.word().to_owned()), ..Findings::default() };
         let mut tested = 0;
+        // Nothing comes before it but what is passed over.
+        let mut is_newest = true;
         for at in 0..self.run.entries.len() {
             let known = newest.take();
             if findings.chosen.is_some() {
@@ -435,7 +437,7 @@ impl Scan<'_> {
             let Some(Judgement { mut wholeness, mut why }) = judged else { continue };
             let siblings = self.siblings(at);
             let case = self.case(at, checkpoint, &siblings);
-            if at == 0 && wholeness == Wholeness::Torn {
+            if is_newest && wholeness == Wholeness::Torn {
                 findings.unfinished = unfinished(checkpoint, self.now);
             }
             let later = match (wholeness, format.written_last()) {
@@ -445,6 +447,7 @@ impl Scan<'_> {
                 }
                 (_, _) => None,
             };
+            let mut is_passed_over = true;
             if let Some(later) = later {
                 why = format!("{why}; but {later} was written after it: it is of an earlier run");
             } else if let (Wholeness::Whole, Some(passed)) = (wholeness, passed) {
@@ -452,7 +455,11 @@ impl Scan<'_> {
                 self.pass_over(at, passed, &mut findings);
             } else if wholeness == Wholeness::Whole && self.is_another_of_suspect(at, &findings) {
                 why = format!("{why}; passed over: of the same step as a suspect");
-            } else if wholeness == Wholeness::Whole {
+            } else {
+                is_passed_over = false;
+            }
+            is_newest &= is_passed_over;
+            if wholeness == Wholeness::Whole && !is_passed_over {
                 match self.resume_point(at, format, case).await? {
                     Some((point, _)) if self.at_most.is_some_and(|m| point.position > m) => {
                         why = format!("{why}; newer than what another part has");

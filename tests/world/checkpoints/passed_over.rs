@@ -111,6 +111,27 @@ fn one_object_of_an_overlap_is_enough_however_late_the_last_one_came() {
 }
 
 #[test]
+fn the_newest_that_is_not_passed_over_may_still_be_uploading() {
+    let whole = Bucket::of(&fixtures().join("megatron-legacy/tp2-pp2-complete"));
+    let (newest, _, written) = chosen(&look_auto(&whole)).expect("a choice");
+    let (before, step, _) =
+        chosen(&look_past(&whole, suspect(&newest, written))).expect("the one before");
+    let mut bucket = whole.clone();
+    let part = bucket.entries.keys().rfind(|key| key.starts_with(&before)).expect("one").clone();
+    bucket.entries.remove(&part);
+    assert_eq!(look_auto(&bucket).unfinished, None, "the newest is whole");
+    let earlier = Earlier { before: written.plus(MINUTE), but_step: step };
+    for over in [
+        suspect(&newest, written),
+        PassOver { overlaps: vec![(written, written)], ..PassOver::default() },
+        PassOver { earlier: Some(earlier), ..PassOver::default() },
+    ] {
+        let unfinished = look_past(&bucket, over).unfinished.expect("one");
+        assert_eq!((unfinished.path, unfinished.step), (before.clone(), step));
+    }
+}
+
+#[test]
 fn only_the_step_that_a_person_asked_for_is_chosen_of_what_was_there() {
     let bucket = Bucket::of(&fixtures().join("megatron-legacy/tp2-pp2-complete"));
     let (newest, step, written) = chosen(&look_auto(&bucket)).expect("a choice");
