@@ -46,6 +46,8 @@ struct Side<'a> {
     first: Findings,
     /// The newest whole one that may still be common.
     whole: Option<ResumePoint>,
+    /// The same as that look shows it: the first may not have listed it.
+    shown: Option<Candidate>,
 }
 
 /// Looks under all prefixes of a job.
@@ -87,8 +89,8 @@ async fn look(
         let of = |source| of_side(name, source);
         let objects = open(location, access).map_err(of)?;
         let first = find(&objects, location, &options, now, None).await.map_err(of)?;
-        let whole = first.chosen.clone();
-        sides.push(Side { name, location, options, objects, first, whole });
+        let (whole, shown) = (first.chosen.clone(), first.chosen_candidate().cloned());
+        sides.push(Side { name, location, options, objects, first, whole, shown });
     }
     let ambiguous = ambiguous(&sides);
     if !ambiguous.is_empty() {
@@ -131,6 +133,7 @@ async fn step_down(sides: &mut [Side<'_>], now: WallTime) -> Result<(), CommonEr
         let Some(side) = sides.iter_mut().find(|side| ahead(side)) else { return Ok(()) };
         let found = find(&side.objects, side.location, &side.options, now, Some(lowest)).await;
         let found = found.map_err(|source| of_side(side.name, source))?;
+        side.shown = found.chosen_candidate().cloned();
         side.whole = found.chosen;
     }
     let name = sides.first().and_then(|side| side.name);
@@ -155,11 +158,14 @@ fn findings(sides: &[Side<'_>], newest: &[Option<Position>]) -> Findings {
             candidate.why = format!("{}; but not whole in every part", candidate.why);
         }
     }
-    if let Some(chosen) = &findings.chosen {
-        for candidate in findings.candidates.iter_mut().filter(|c| c.path == chosen.path) {
-            if candidate.wholeness == Wholeness::NotChecked {
-                candidate.wholeness = Wholeness::Whole;
-                candidate.why = "whole in every part".to_owned();
+    let shown = sides.first().and_then(|side| side.shown.clone());
+    if let (Some(chosen), Some(shown)) = (&findings.chosen, shown) {
+        let is_it = |candidate: &Candidate| candidate.path == chosen.path;
+        match findings.candidates.iter_mut().find(|candidate| is_it(candidate)) {
+            Some(candidate) => *candidate = shown,
+            None => {
+                findings.candidates.truncate(CANDIDATES_LIMIT - 1);
+                findings.candidates.push(shown);
             }
         }
     }

@@ -100,6 +100,8 @@ fn scenario_42_the_newest_step_that_all_parts_have_is_chosen() {
         assert_eq!(argument.expect("an argument"), expected);
         let own = findings.candidates.iter().find(|candidate| candidate.step == wanted);
         assert_eq!(own.map(|candidate| candidate.wholeness), Some(Wholeness::Whole));
+        let written = findings.chosen_candidate().and_then(|candidate| candidate.newest_object);
+        assert!(written.is_some(), "whose it is, is told by its time");
     }
 }
 
