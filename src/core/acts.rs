@@ -82,7 +82,13 @@ fn on_retry_from(draft: &mut Draft<'_>, from: ResumeFrom) {
     next.block = None;
     next.unjudged = None;
     next.wanted = Wanted::Run;
-    next.progress = Progress { ran: next.progress.ran, asked, fresh_since, ..Default::default() };
+    // Where even the step that is asked for is gone, it is known that there were whole ones.
+    let Progress { ran, best_step, partly, .. } = next.progress;
+    let (best_step, partly) = match from {
+        ResumeFrom::Step(_) => (best_step, partly),
+        ResumeFrom::Fresh => (None, false),
+    };
+    next.progress = Progress { ran, best_step, partly, asked, fresh_since, ..Default::default() };
     next.look_next();
     let text = match from {
         ResumeFrom::Step(step) => format!(

@@ -369,6 +369,19 @@ fn retry_from_a_step_passes_over_what_is_newer_until_the_job_has_written_again()
 }
 
 #[test]
+fn a_retry_after_a_step_that_is_gone_with_all_others_does_not_start_at_zero() {
+    let (mut desk, _) = resumed(&[900, 1000]);
+    desk.live().act(Act::Cancel).end(MINUTE, |cloud| cloud.status = Status::Stopped);
+    desk.wait(MINUTE).act(Act::RetryFrom(ResumeFrom::Step(900))).look(none());
+    assert_eq!(desk.block(), Some(BlockKind::AskedForMissing));
+    desk.act(Act::Retry).look(none());
+    assert_eq!((desk.block(), desk.sends()), (Some(BlockKind::CheckpointsGone), false));
+    // Zero by name is zero.
+    desk.act(Act::RetryFrom(ResumeFrom::Fresh)).submit(none());
+    assert_eq!(desk.job.open[0].start, Start::Fresh);
+}
+
+#[test]
 fn retry_from_zero_never_takes_what_was_there_before() {
     let (mut desk, mut bucket) = resumed(&[900, 1000]);
     desk.live().act(Act::Cancel).end(MINUTE, |cloud| cloud.status = Status::Stopped);
