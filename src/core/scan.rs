@@ -3,7 +3,7 @@
 
 use super::event::Word;
 use super::job::{
-    Block, BlockKind, EarlyEnd, EndedAttempt, OutcomeKind, Recovery, Start, StopWhy, kept,
+    Block, BlockKind, EarlyEnd, EndedAttempt, OutcomeKind, Progress, Recovery, Start, StopWhy, kept,
 };
 use super::pass_over::{cannot_load, is_passed_over, only_passed_over};
 use super::recheck;
@@ -205,7 +205,10 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
     let progress = match findings {
         // One that was seen while it ran is known by now, and was new then.
         Some(_) if ended.attempt.watch().is_some_and(Watch::made_progress) => true,
-        Some(_) => chosen.is_some_and(|point| Some(point.position) > baseline(draft, &ended)),
+        Some(_) => {
+            let baseline = baseline(&draft.next.progress, &ended.attempt.start);
+            chosen.is_some_and(|point| Some(point.position) > baseline)
+        }
         // What the runs before a restart in place did was done anew by the last one.
         None => ended.verdict.look.duration >= PROGRESS_WITHOUT_CHECKPOINTS,
     };
@@ -272,9 +275,8 @@ fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool {
 
 /// Where a checkpoint must stand to be progress. After a step back the newest one of all is not
 /// chosen unless it is written anew.
-fn baseline(draft: &Draft<'_>, ended: &EndedAttempt) -> Option<Position> {
-    let start = ended.attempt.start.position();
-    let progress = &draft.next.progress;
+pub(super) fn baseline(progress: &Progress, start: &Start) -> Option<Position> {
+    let start = start.position();
     if progress.suspicion.marked().is_empty() { progress.best.max(start) } else { start }
 }
 

@@ -436,7 +436,9 @@ fn on_whole(draft: &mut Draft<'_>, no: AttemptNo, findings: &Findings, point: &R
     let now = draft.given.now.wall;
     let [attempt] = &draft.next.open[..] else { return };
     let began = run_began(attempt);
-    let is_new = Some(point.position) > draft.next.progress.best.max(attempt.start.position());
+    let gained = attempt.watch().and_then(|watch| watch.gained);
+    let baseline = scan::baseline(&draft.next.progress, &attempt.start).max(gained);
+    let is_new = Some(point.position) > baseline;
     if is_new {
         scan::note_best(draft, findings);
         scan::reset_counts(draft);

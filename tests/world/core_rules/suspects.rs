@@ -3,7 +3,7 @@
 use super::desk::{Desk, HOUR, MINUTE, as_in, candidate, cloud, id, mark, none, point, refused};
 use spotkeeper::core::event::Word;
 use spotkeeper::core::job::{BlockKind, Job, OutcomeKind, Start};
-use spotkeeper::core::step::{Act, Input};
+use spotkeeper::core::step::{Act, Effect, Input};
 use spotkeeper::core::verdict::{Cause, LogEnd};
 use spotkeeper::model::checkpoint::{
     Candidate, Findings, Look, PartPoint, Passed, PassedOver, Pin, ResumeFrom, ResumePoint,
@@ -247,6 +247,25 @@ fn dies_live(desk: &mut Desk, bucket: &Bucket, ran: Duration) -> Option<u64> {
     let findings = bucket.look(&desk.job);
     desk.look(findings);
     desk.from()
+}
+
+#[test]
+fn what_is_seen_saved_after_a_step_back_is_progress_though_it_is_gone_at_the_end() {
+    let (mut desk, mut bucket) = resumed(&[900, 1000]);
+    dies(&mut desk, &bucket, MINUTE, exits(1));
+    assert_eq!(dies(&mut desk, &bucket, MINUTE, exits(1)), Some(900));
+    desk.live();
+    let before = bucket.clone();
+    bucket.write(&desk, 950);
+    while !desk.effects.iter().any(|effect| matches!(effect, Effect::Watch(_))) {
+        desk.wait_out();
+    }
+    let look = Look::Done(bucket.look(&desk.job));
+    let no = desk.job.open[0].no;
+    desk.feed(Input::Watched { no, look });
+    assert_eq!(desk.job.progress.ends, 0);
+    assert_eq!(dies_live(&mut desk, &before, MINUTE), Some(900), "at once");
+    assert_eq!((suspects(&desk), desk.job.progress.ends), (vec![1000], 0));
 }
 
 #[test]
