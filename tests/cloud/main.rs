@@ -24,6 +24,7 @@ mod emulator_platform;
 mod fence;
 mod import;
 mod platform_restarts;
+mod scenarios;
 #[path = "../world/schema.rs"]
 mod schema;
 mod server;
