@@ -20,5 +20,6 @@ mod fence;
 mod harness;
 mod ledger;
 mod promises;
+mod scenarios;
 mod slow_bucket;
 mod tracker;
