@@ -311,6 +311,9 @@ impl Driver {
         let progress = progress_view(job, ended, spec.as_deref(), now);
         let open = job.open.iter().rev().map(open_view);
         let ended = ended.iter().rev().map(ended_view);
+        let mut attempts: Vec<_> = open.chain(ended).collect();
+        // One that came back after its end is open again, and was not the newest.
+        attempts.sort_by_key(|attempt| std::cmp::Reverse(attempt.no));
         JobPage {
             row: self.row(job),
             holds: self.shown_holds(job),
@@ -318,7 +321,7 @@ impl Driver {
                 .and_then(|spec| spec.checkpoint.as_ref().map(|c| c.location.to_string())),
             progress,
             spec: job.spec.0.clone(),
-            attempts: open.chain(ended).collect(),
+            attempts,
             events: self.log.last_of(&job.key, PAGE_EVENTS).iter().map(event_view).collect(),
         }
     }

@@ -208,18 +208,17 @@ impl Sweeper {
 
 /// Whether a row says something that is not on record.
 pub fn has_news(known: &Known, row: &CloudJob) -> bool {
-    if known.ended.contains(&row.id) && row.status.is_end() {
-        return false;
-    }
-    known.open.get(&row.id).is_none_or(|record| {
-        let ran_anew =
-            matches!((record.began, row.run_began()), (Some(old), Some(new)) if new > old);
-        row.status != record.status
-            || row.restarts > record.restarts
-            || ran_anew
-            || record.is_missing
-            || row.status.is_end()
-    })
+    // Open goes first: one that came back after its end has that end on record as well, and the
+    // next one is news.
+    let Some(record) = known.open.get(&row.id) else {
+        return !(known.ended.contains(&row.id) && row.status.is_end());
+    };
+    let ran_anew = matches!((record.began, row.run_began()), (Some(old), Some(new)) if new > old);
+    row.status != record.status
+        || row.restarts > record.restarts
+        || ran_anew
+        || record.is_missing
+        || row.status.is_end()
 }
 
 #[cfg(test)]
@@ -283,5 +282,12 @@ mod tests {
         let same = row("Running", "1/3", first);
         known.open.insert(same.id.clone(), OnRecord { is_missing: true, ..record });
         assert!(has_news(&known, &same));
+        // Its end is on record, and it came back: the next end is news as the first was.
+        let end = row("Stopped", "", "");
+        known.ended.insert(end.id.clone());
+        assert!(has_news(&known, &end));
+        known.open.clear();
+        assert!(!has_news(&known, &end));
+        assert!(has_news(&known, &row("Running", "", "")));
     }
 }

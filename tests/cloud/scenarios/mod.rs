@@ -32,6 +32,11 @@ pub(crate) const ACCEPTANCE: Duration = Duration::from_secs(1);
 /// Time in which a second CreateJob would come: several passes, and the acceptance.
 pub(crate) const SEVERAL_PASSES: Duration = Duration::from_millis(1_500);
 
+/// Time between two looks at what a test waits for, and how many there are: far more than anything
+/// takes on a busy machine.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOKS: u32 = 1_500;
+
 /// A job file.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Job {
@@ -246,8 +251,15 @@ required = ["model.bin"]
 
     /// Waits until the row of a job is so.
     pub(crate) async fn until(&self, what: &str, name: &str, is_so: impl Fn(&Value) -> bool) {
-        let is_so = &is_so;
-        until(&format!("{name}: {what}"), || async move { is_so(&self.row(name).await) }).await;
+        let mut row = Value::Null;
+        for _ in 0..LOOKS {
+            row = self.row(name).await;
+            if is_so(&row) {
+                return;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        panic!("{name}: waited in vain until {what}: {row}");
     }
 
     pub(crate) async fn until_phase(&self, name: &str, phase: &str) {

@@ -2,6 +2,7 @@
 
 use super::{Job, SEVERAL_PASSES, Stage, put_over};
 use serde_json::{Value, json};
+use spotkeeper::model::cloud::Status;
 use std::process::Command;
 
 /// "GetJob returns 500 for 10 minutes while the job runs. -> no submit, job shown as
@@ -109,6 +110,51 @@ async fn scenario_05_an_answer_that_comes_too_late_or_wrong_is_never_sent_again(
         assert_eq!((&row["attempts"], &row["phase"]), (&json!(1), &json!("RUNNING")), "{answer}");
     }
     assert_eq!((stage.count("create"), stage.count("stop_asked")), (answers.len(), 0));
+    stage.end().await;
+}
+
+/// "Attempt 2 starts while attempt 1's record is still `Stopping` for 20 minutes under the same
+/// display name. -> names/tags differ per attempt, and the adopter never picks attempt 1 for
+/// attempt 2". Before that: no attempt 2 while attempt 1 has not ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scenario_06_an_earlier_attempt_is_never_taken_for_a_later_one() {
+    let lag = super::ACCEPTANCE * 7 / 10;
+    let mut stage = Stage::with(|options| options.list_lag = lag).await;
+    stage.put_job("train", &Job { saves: "train", ..Job::default() });
+    stage.start().await;
+    stage.until_phase("train", "RUNNING").await;
+    let first = stage.id("train");
+    stage.save("train", 100);
+    let mut stopping = stage.cloud.get(&first).await;
+    put_over(&mut stopping, &json!({ "Status": Status::Stopping.word() }));
+    stage.show(std::slice::from_ref(&stopping)).await;
+    stage.release(&first, "evicted").await;
+    stage.until("it is seen", "train", |row| row["vendor_status"] == "Stopping").await;
+    tokio::time::sleep(SEVERAL_PASSES).await;
+    assert_eq!(stage.count("create"), 1, "Stopping is no end");
+
+    // Attempt 2 has no answer, and the list shows attempt 1 as it was.
+    stage.faults(json!([{ "call": "CreateJob", "drop_reply_after": true, "times": 1 }])).await;
+    stage.until_count("create", 2).await;
+    stage.show(std::slice::from_ref(&stopping)).await;
+    tokio::time::sleep(SEVERAL_PASSES / 3).await;
+    let attempts = stage.page("train").await["attempts"].clone();
+    let [second, first_again] = [&attempts[0], &attempts[1]];
+    assert_eq!((&second["no"], &second["id"]), (&json!(2), &Value::Null), "{attempts}");
+    assert_eq!(second["state"], "unknown", "{attempts}");
+    assert_eq!((&first_again["no"], &first_again["id"]), (&json!(1), &json!(first)), "{attempts}");
+    stage.faults(json!([])).await;
+    // The end of attempt 1 is seen a second time, and holds nothing any more.
+    stage.until_phase("train", "RUNNING").await;
+    let attempts = stage.page("train").await["attempts"].clone();
+    assert_eq!((&attempts[0]["no"], &attempts[0]["id"]), (&json!(2), &json!(stage.id("train"))));
+    assert_eq!((&attempts[1]["no"], &attempts[1]["id"]), (&json!(1), &json!(first)));
+    let created = stage.lines("create");
+    for key in ["display_name", "mark", "job_id"] {
+        assert_ne!(created[0][key], created[1][key], "{key}");
+    }
+    stage.assert_never_two();
+    assert_eq!(created.len(), 2);
     stage.end().await;
 }
 
