@@ -1,6 +1,6 @@
 //! Cancels, and ends of the daemon.
 
-use super::{Job, SEVERAL_PASSES, Stage, put_over};
+use super::{ACCEPTANCE, Job, SEVERAL_PASSES, Stage, put_over};
 use serde_json::{Value, json};
 use spotkeeper::model::handle::ActVerb;
 use std::time::Duration;
@@ -149,7 +149,7 @@ async fn scenario_26_many_cancels_go_side_by_side_and_what_was_never_sent_needs_
     const JOBS: usize = 40;
     const SENT: usize = 24;
     let mut stage = Stage::new().await;
-    stage.put_daemon_file(&format!("max_parallel = {SENT}"));
+    stage.put_daemon_file(ACCEPTANCE, &format!("max_parallel = {SENT}"));
     let names: Vec<String> = (0..JOBS).map(|number| format!("job{number}")).collect();
     for name in &names {
         stage.put_job(name, &Job::default());

@@ -28,9 +28,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// How long the daemon believes that a signed CreateJob can be accepted. A new store waits it out.
-pub(crate) const ACCEPTANCE: Duration = Duration::from_secs(1);
+pub(crate) const ACCEPTANCE: Duration = Duration::from_millis(300);
 /// Time in which a second CreateJob would come: several passes, and the acceptance.
-pub(crate) const SEVERAL_PASSES: Duration = Duration::from_millis(1_500);
+pub(crate) const SEVERAL_PASSES: Duration = Duration::from_millis(900);
 
 /// Time between two looks at what a test waits for, and how many there are: far more than anything
 /// takes on a busy machine.
@@ -91,7 +91,7 @@ impl Stage {
         }
         let (disk, home) = (MemoryDisk::default(), MemoryHome::default());
         let stage = Self { cloud, folder, disk, home, daemon: None };
-        stage.put_daemon_file("");
+        stage.put_daemon_file(ACCEPTANCE, "");
         stage
     }
 
@@ -100,7 +100,7 @@ impl Stage {
     }
 
     /// Writes the daemon file, with more lines in its target.
-    pub(crate) fn put_daemon_file(&self, target: &str) {
+    pub(crate) fn put_daemon_file(&self, acceptance: Duration, target: &str) {
         let text = format!(
             r#"owner = "scenes"
 state_directory = "state"
@@ -116,7 +116,7 @@ acceptance = "{}ms"
 {target}
 "#,
             self.cloud.running.url(),
-            ACCEPTANCE.as_millis()
+            acceptance.as_millis()
         );
         std::fs::write(self.path("spotkeeper.toml"), text).expect("written");
     }
