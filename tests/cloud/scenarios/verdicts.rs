@@ -450,22 +450,28 @@ async fn scenario_19_where_the_platform_restarts_too_our_hand_is_off() {
     stage.end().await;
 }
 
-/// "`describe` must print both budgets, what was counted and why, for each attempt". And
-/// "`why JOB` after a reclaim -> states the verdict, the evidence fields, the rule that matched, and
-/// the next action with its time" (row 21).
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scenario_20_21_each_end_says_what_it_counts_as_and_why() {
+/// A job with two ends: one that nothing explains after a new checkpoint, and a release told in
+/// Chinese without one. It waits.
+async fn two_ends() -> Stage {
     let mut stage = Stage::new().await;
     stage.put_job("train", &Job { saves: "train", ..Job::default() });
     stage.start().await;
     stage.until_phase("train", "RUNNING").await;
     stage.save("train", 100);
     stage.release(&stage.id("train"), "plain").await;
-    stage
-        .until("attempt 2", "train", |row| row["attempts"] == 2 && row["phase"] == "RUNNING")
-        .await;
+    let runs_again = |row: &Value| row["attempts"] == 2 && row["phase"] == "RUNNING";
+    stage.until("attempt 2 runs", "train", runs_again).await;
     stage.release(&stage.id("train"), "chinese").await;
     stage.until_phase("train", "BACKOFF").await;
+    stage.assert_never_two();
+    assert_eq!((stage.count("create"), stage.count("end")), (2, 2));
+    stage
+}
+
+/// "`describe` must print both budgets, what was counted and why, for each attempt"
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scenario_20_each_end_says_what_it_counts_as_and_why() {
+    let stage = two_ends().await;
     let page = stage.page("train").await;
     let row = &page["row"];
     assert_eq!((&row["releases"], &row["errors"]), (&json!(1), &json!(1)), "{row}");
@@ -480,6 +486,15 @@ async fn scenario_20_21_each_end_says_what_it_counts_as_and_why() {
     }
     let why = stage.why("train").await;
     assert_eq!(why["ends_without_progress"], 1, "the first one was after a new checkpoint");
+    stage.end().await;
+}
+
+/// "`why JOB` after a reclaim -> states the verdict, the evidence fields, the rule that matched, and
+/// the next action with its time"
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scenario_21_why_names_verdict_evidence_rule_and_what_comes_next() {
+    let stage = two_ends().await;
+    let why = stage.why("train").await;
     let verdict = &why["attempt"]["verdict"];
     assert_eq!((&why["attempt"]["no"], &verdict["cause"]), (&json!(2), &json!("released")));
     assert!(verdict["rule"].to_string().contains("-zh"), "{verdict}");
