@@ -47,6 +47,9 @@ const PAGE_LIMIT_BYTES: usize = 8 * 1024 * 1024;
 /// server on the desk has host names for its buckets.
 const BELOW_LOCALHOST: &str = ".localhost";
 
+/// Characters shown of an answer that is no listing.
+const BEGINNING_SHOWN: usize = 60;
+
 /// Bytes of the words with which a listing was refused.
 const REFUSAL_LIMIT_BYTES: usize = 4 * 1024;
 
@@ -343,9 +346,34 @@ struct Sieved {
     odd: Arc<OddKeys>,
 }
 
+/// An answer of 200 that is no page of a listing.
 #[derive(Debug, thiserror::Error)]
-#[error("a page of a listing is longer than {PAGE_LIMIT_BYTES} bytes, or no text")]
-struct BadPage;
+enum BadPage {
+    #[error("a page of a listing is longer than {PAGE_LIMIT_BYTES} bytes, or no text")]
+    TooLong,
+    #[error("what was answered is no listing (a proxy's page?): it begins with `{0}`")]
+    NoListing(String),
+    #[error("a page of a listing says that there is more and not where it goes on")]
+    NoNext,
+}
+
+impl BadPage {
+    /// object_store takes any XML without rows for an empty listing: whatever is not the whole page
+    /// of one would read as an empty bucket, from which a job may start at zero.
+    fn in_text(page: &str) -> Option<Self> {
+        let mut rest = page.trim_start_matches('\u{feff}').trim();
+        while rest.starts_with("<?") || rest.starts_with("<!--") {
+            rest = rest.split_once('>').map_or("", |(_, rest)| rest).trim_start();
+        }
+        let after = rest.strip_prefix("<ListBucketResult");
+        let is_listing = after.is_some_and(|after| after.starts_with([' ', '>', '/', '\n', '\r']));
+        if !is_listing || !(rest.ends_with("</ListBucketResult>") || rest.ends_with("/>")) {
+            return Some(Self::NoListing(page.chars().take(BEGINNING_SHOWN).collect()));
+        }
+        let is_cut = text_of(rest, "IsTruncated").trim() == "true";
+        (is_cut && text_of(rest, "NextContinuationToken").is_empty()).then_some(Self::NoNext)
+    }
+}
 
 /// A listing that was answered with a 4xx: object_store's own error shows the status in words only.
 #[derive(Debug, thiserror::Error)]
@@ -397,7 +425,11 @@ impl Sieved {
             return Err(HttpError::new(HttpErrorKind::Decode, refused));
         }
         let page = text(body, PAGE_LIMIT_BYTES).await?;
-        let page = page.ok_or_else(|| HttpError::new(HttpErrorKind::Decode, BadPage))?;
+        let bad = |bad| HttpError::new(HttpErrorKind::Decode, bad);
+        let page = page.ok_or_else(|| bad(BadPage::TooLong))?;
+        if let Some(found) = BadPage::in_text(&page) {
+            return Err(bad(found));
+        }
         parts.headers.remove("content-length");
         Ok(HttpResponse::from_parts(parts, without_odd_keys(&page, &self.odd).into()))
     }

@@ -56,6 +56,8 @@ enum Fault {
     Status(u16, &'static str),
     /// Listings work, reads are answered 403 with this code.
     ReadsRefused(&'static str),
+    /// Each listing is answered with 200 and this.
+    Page(&'static str),
     /// Objects whose keys hold this are archived: listed, and not read before they are restored.
     Archived(&'static str),
 }
@@ -105,6 +107,9 @@ async fn serve(State(server): State<Arc<Server>>, uri: Uri, headers: HeaderMap) 
         let body = format!("<Error><Code>{code}</Code><Message>x</Message></Error>");
         return (StatusCode::from_u16(status).expect("a status"), body).into_response();
     }
+    if let (Fault::Page(page), true) = (server.fault, query("list-type").is_some()) {
+        return page.into_response();
+    }
     if query("list-type").is_some() {
         let depth = if query("delimiter").is_some() { Depth::Direct } else { Depth::All };
         let prefix = query("prefix").unwrap_or_default();
@@ -132,7 +137,7 @@ async fn serve(State(server): State<Arc<Server>>, uri: Uri, headers: HeaderMap) 
         return xml.into_response();
     }
     let refused = match server.fault {
-        Fault::None | Fault::Status(..) => None,
+        Fault::None | Fault::Status(..) | Fault::Page(_) => None,
         Fault::ReadsRefused(code) => Some(code),
         Fault::Archived(part) => path.contains(part).then_some("InvalidObjectState"),
     };
@@ -218,6 +223,31 @@ fn an_answer_that_is_none_could_not_be_looked_at() {
         assert_eq!(needs_person, for_person, "{fault:?}: {why}");
         assert!(!why.contains("secret"), "{why}");
         assert!(asked.len() <= 3, "{asked:?}");
+    }
+    // With 200: object_store takes each for the listing of an empty bucket.
+    for page in [
+        "",
+        "log in",
+        "<html><body>log in</body></html>",
+        "<!DOCTYPE html><html></html>",
+        "{}",
+        "<Error><Code>InternalError</Code></Error>",
+        "<?xml version=\"1.0\"?><ListAllMyBucketsResult></ListAllMyBucketsResult>",
+        "<ListBucketResults></ListBucketResults>",
+        "<?xml version=\"1.0\"?>",
+        "<ListBucketResult><Name>bucket</Name>",
+        "<ListBucketResult><IsTruncated>true</IsTruncated><NextMarker>a</NextMarker></ListBucketResult>",
+    ] {
+        let (look, _) = through_s3(&bucket, Fault::Page(page));
+        assert!(matches!(look, Look::CouldNotLook { needs_person: false, .. }), "{page}: {look:?}");
+    }
+    for page in [
+        "<ListBucketResult/>",
+        "\u{feff}<?xml version=\"1.0\"?>\n<!-- x -->\n<ListBucketResult xmlns=\"x\">\n</ListBucketResult>\n",
+        "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>",
+    ] {
+        let (look, _) = through_s3(&bucket, Fault::Page(page));
+        assert!(super::found(look).candidates.is_empty(), "{page}");
     }
     for code in ["InvalidObjectState", "AccessDenied"] {
         let (look, _) = through_s3(&bucket, Fault::ReadsRefused(code));
