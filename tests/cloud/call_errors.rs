@@ -261,7 +261,7 @@ async fn trap_21_after_html_a_reset_or_a_timeout_the_outcome_is_open_and_the_job
 }
 
 #[tokio::test]
-async fn trap_22_the_date_of_a_refusal_corrects_the_clock() {
+async fn scenario_55_trap_22_the_date_of_a_refusal_corrects_the_clock() {
     let folder = tempfile::tempdir().expect("a folder");
     let server = Server::start(vec![
         Reply::http(400, r#"{"Code":"InvalidTimeStamp.Expired","Message":"expired"}"#),
@@ -287,7 +287,7 @@ async fn trap_22_the_date_of_a_refusal_corrects_the_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_permission_is_named_at_the_target_and_ends_when_it_is_granted() {
+async fn scenario_56_a_missing_permission_is_named_at_the_target_and_ends_when_it_is_granted() {
     let world = Watched::start().await;
     world.until_phase("RUNNING").await;
     let denied = json!({"Code": "Forbidden.RAM", "Message": "not authorized",

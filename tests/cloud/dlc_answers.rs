@@ -217,7 +217,7 @@ fn needed() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
 }
 
 #[test]
-fn each_field_in_turn_may_be_missing_or_of_any_kind_and_only_needed_ones_are_named() {
+fn scenario_61_each_field_in_turn_may_be_missing_or_of_any_kind_and_only_needed_ones_are_named() {
     let calls = calls();
     let mut named: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let bodies = bodies();
@@ -421,7 +421,7 @@ fn swap_kind(text: &mut Vec<u8>, dice: &mut Dice) {
 }
 
 #[test]
-fn a_hundred_thousand_mutations_cause_no_panic() {
+fn scenario_61_a_hundred_thousand_mutations_cause_no_panic() {
     let calls = calls();
     let seeds = seeds();
     assert!(seeds.len() > 200, "{}", seeds.len());

@@ -284,7 +284,7 @@ fn list(ids: std::ops::Range<usize>, total: usize) -> Reply {
 }
 
 #[tokio::test]
-async fn trap_02_each_page_names_its_start_and_all_pages_are_turned() {
+async fn scenario_76_trap_02_each_page_names_its_start_and_all_pages_are_turned() {
     let server =
         Server::start(vec![list(0..100, 230), list(99..200, 230), list(200..230, 230)]).await;
     let world = world(&server.url);

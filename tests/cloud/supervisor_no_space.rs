@@ -134,12 +134,12 @@ async fn nothing_while_full_and_one_after_it(full: Full) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_job_is_created_while_the_disk_is_full_and_one_after_it() {
+async fn scenario_49_no_job_is_created_while_the_disk_is_full_and_one_after_it() {
     nothing_while_full_and_one_after_it(Full::Disk).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_job_is_created_while_the_engine_is_full_and_one_after_it() {
+async fn scenario_49_no_job_is_created_while_the_engine_is_full_and_one_after_it() {
     nothing_while_full_and_one_after_it(Full::Engine).await;
 }
 

@@ -28,7 +28,7 @@ fn sweep() -> ListFilter {
 }
 
 #[tokio::test]
-async fn trap_03_names_are_compared_exactly_and_a_list_that_shifts_is_not_complete() {
+async fn scenario_77_trap_03_names_are_compared_exactly_and_a_list_that_shifts_is_not_complete() {
     let row = |n: usize, name: &str| json!({"JobId": format!("dlc{n}"), "Status": "Running", "DisplayName": name});
     // The server's filter takes parts of names, in either case.
     let names = [

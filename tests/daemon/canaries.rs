@@ -203,7 +203,7 @@ fn search(world: &World, said: &[(String, Vec<u8>)]) {
 }
 
 #[test]
-fn trap_26_secrets_are_found_nowhere_but_where_a_person_wrote_them() {
+fn scenario_88_trap_26_secrets_are_found_nowhere_but_where_a_person_wrote_them() {
     let mut world = World::with_key((KEY_ID, KEY_SECRET), &[]);
     write_keys(&world, KEY_SECRET);
     std::fs::write(world.path("secrets/hf"), format!("{JOB_SECRET}\n")).expect("written");

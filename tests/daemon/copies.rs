@@ -63,7 +63,7 @@ fn claim(world: &World) {
 }
 
 #[test]
-fn a_daemon_on_a_copy_submits_nothing_until_a_person_says_that_the_original_is_off() {
+fn scenario_57_a_daemon_on_a_copy_submits_nothing_until_a_person_says_that_the_original_is_off() {
     let mut world = World::new(&[]);
     world.put_job("train", &JobFile::new("train", 150));
     world.start(&[]);

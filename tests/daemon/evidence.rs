@@ -24,7 +24,7 @@ fn evidence(world: &World, words: &[&str]) -> Value {
 }
 
 #[test]
-fn trap_17_answers_are_fetched_soon_after_the_end_and_hold_up_nothing() {
+fn scenario_53_trap_17_answers_are_fetched_soon_after_the_end_and_hold_up_nothing() {
     let mut world = World::new(&["--dialect", "evicted"]);
     let job = JobFile::new("train", 120);
     world.put_job("train", &job);
@@ -74,7 +74,7 @@ fn trap_17_answers_are_fetched_soon_after_the_end_and_hold_up_nothing() {
 }
 
 #[test]
-fn trap_18_a_job_that_somebody_deletes_after_its_end_can_still_be_explained() {
+fn scenario_53_trap_18_a_job_that_somebody_deletes_after_its_end_can_still_be_explained() {
     let mut world = World::new(&[]);
     let job = JobFile::new("train", 10);
     world.put_job("train", &job);

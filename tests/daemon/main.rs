@@ -23,3 +23,4 @@ mod promises;
 mod scenarios;
 mod slow_bucket;
 mod tracker;
+mod zones;

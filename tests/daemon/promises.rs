@@ -22,7 +22,7 @@ fn anyone(_: &str) -> String {
 }
 
 #[test]
-fn a_renamed_job_file_changes_nothing() {
+fn scenario_81_a_renamed_job_file_changes_nothing() {
     let mut world = World::new(&[]);
     let job = JobFile::new("train", 60);
     world.put_job("first", &job);
@@ -39,7 +39,7 @@ fn a_renamed_job_file_changes_nothing() {
 
 /// A name that comes from the file's own: renaming it makes another job on the same prefix.
 #[test]
-fn a_job_that_is_renamed_with_its_file_waits_for_the_old_one() {
+fn scenario_82_a_job_that_is_renamed_with_its_file_waits_for_the_old_one() {
     let mut world = World::new(&[]);
     let job = JobFile::new("train", 60);
     world.put_job("train", &job);
@@ -211,7 +211,7 @@ fn term_ends_the_daemon_and_stops_no_job() {
 /// A CreateJob without an answer holds up a clean end; the first signal waits for it, within
 /// limits, and the second one does not.
 #[test]
-fn a_second_signal_ends_it_at_once_and_the_first_within_ten_seconds() {
+fn scenario_59_a_second_signal_ends_it_at_once_and_the_first_within_ten_seconds() {
     for second in [None, Some(Signal::INT)] {
         let mut world = World::new(&[]);
         world.put_faults(&json!([{ "call": "CreateJob", "delay": "60s", "times": 1 }]));
@@ -223,6 +223,8 @@ fn a_second_signal_ends_it_at_once_and_the_first_within_ten_seconds() {
         world.wait_log("asked to stop");
         if let Some(second) = second {
             assert!(world.ended().is_none(), "it waits for its call: {}", world.log());
+            // Until it is gone the state is its own: no other one ticks beside it.
+            assert_eq!(world.command().status().expect("it runs").code(), Some(8));
             world.signal(second);
         }
         let status = wait_end(&mut world);
@@ -252,14 +254,25 @@ fn wait_end(world: &mut World) -> std::process::ExitStatus {
 }
 
 #[test]
-fn a_second_daemon_on_the_same_state_is_refused() {
+fn scenario_57_a_second_daemon_on_the_same_state_is_refused() {
     let mut world = World::new(&[]);
     world.put_job("train", &JobFile::new("train", 20));
     world.start(&[]);
     world.wait("the state is locked", |world| world.path("state/lock").exists());
     world.wait_log("ACCEPTED");
-    let second = world.command().status().expect("it runs");
-    assert_eq!(second.code(), Some(8), "{}", world.log());
+    // By whatever path, from wherever, whoever's home it is.
+    std::os::unix::fs::symlink(world.path("state"), world.path("other")).expect("a link");
+    let text = std::fs::read_to_string(world.path("spotkeeper.toml")).expect("a daemon file");
+    let text = text.replace("\"state\"", "\"other\"").replace("api.sock", "other.sock");
+    std::fs::write(world.path("other.toml"), text).expect("written");
+    for file in ["spotkeeper.toml", "other.toml"] {
+        for home in ["/", "/nowhere"] {
+            let mut second = world.command_by(file, "second.log");
+            second.env("HOME", home).env("TMPDIR", "/tmp").current_dir("/");
+            let second = second.status().expect("it runs");
+            assert_eq!(second.code(), Some(8), "{file} {home}: {}", world.log());
+        }
+    }
     world.wait_done("train");
     assert_eq!(world.ledger().count("create"), 1);
 }
@@ -286,7 +299,8 @@ fn a_job_whose_step_panics_does_not_take_the_others_down() {
 }
 
 #[test]
-fn a_job_that_is_edited_while_it_runs_is_left_running_and_changes_at_the_next_attempt() {
+fn scenario_82_a_job_that_is_edited_while_it_runs_is_left_running_and_changes_at_the_next_attempt()
+{
     let mut world = World::new(&[]);
     let job = JobFile::new("train", 80);
     world.put_job("train", &job);

@@ -123,7 +123,7 @@ fn a_restore_that_finds_no_room_leaves_what_was_there() {
 }
 
 #[test]
-fn damage_to_any_file_of_a_snapshot_is_found_and_never_restored() {
+fn scenario_48_damage_to_any_file_of_a_snapshot_is_found_and_never_restored() {
     let desk = Desk::new();
     desk.fill("state", 3);
     snapshot(&desk.at("state"), &desk.at("whole")).expect("a snapshot");

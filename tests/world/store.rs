@@ -136,7 +136,7 @@ impl Example {
 }
 
 #[test]
-fn any_damage_to_the_engines_files_costs_nothing() {
+fn scenario_48_any_damage_to_the_engines_files_costs_nothing() {
     let example = Example::new();
     let db = |dir: &Path| dir.join("sled/db");
     let complete = |report: OpenReport| assert_eq!(report.fresh, Fresh::Complete, "{report:?}");
@@ -259,7 +259,7 @@ fn an_older_backup_and_the_journals_after_it_give_the_present() {
 }
 
 #[test]
-fn a_marker_without_data_is_not_a_new_store() {
+fn scenario_48_a_marker_without_data_is_not_a_new_store() {
     let example = Example::new();
     let dir = &example.closed;
     fs::remove_dir_all(dir.join("sled")).unwrap();
@@ -278,7 +278,7 @@ fn a_marker_without_data_is_not_a_new_store() {
 }
 
 #[test]
-fn one_store_at_a_time_by_whatever_path() {
+fn scenario_57_one_store_at_a_time_by_whatever_path() {
     let root = tempfile::tempdir().unwrap();
     let (dir, link) = (root.path().join("state"), root.path().join("link"));
     let (store, _) = open(&dir);

@@ -93,7 +93,7 @@ fn workload(world: &World, acknowledged: &mut u64) -> Result<(), StoreError> {
 }
 
 #[test]
-fn the_world_may_end_at_any_step_and_again_while_it_is_opened() {
+fn scenario_48_the_world_may_end_at_any_step_and_again_while_it_is_opened() {
     let whole = World::default();
     workload(&whole, &mut 0).unwrap();
     let steps = whole.disk.steps();
@@ -146,7 +146,7 @@ fn example() -> World {
 }
 
 #[test]
-fn a_tail_torn_at_any_byte_costs_only_what_was_torn() {
+fn scenario_48_a_tail_torn_at_any_byte_costs_only_what_was_torn() {
     let example = example();
     let journal = example.files("journal-").pop().unwrap();
     let content = example.disk.content(&journal).unwrap();
@@ -190,7 +190,7 @@ fn a_flipped_byte_of_the_journal_costs_nothing_while_the_engine_is_there() {
 }
 
 #[test]
-fn a_hole_in_the_journal_and_no_engine_is_a_loud_loss_and_numbers_go_on_above_it() {
+fn scenario_48_a_hole_in_the_journal_and_no_engine_is_a_loud_loss_and_numbers_go_on_above_it() {
     let example = example();
     let journal = example.files("journal-").pop().unwrap();
     let content = example.disk.content(&journal).unwrap();
@@ -309,7 +309,7 @@ fn refuses_until_opened_again(world: &World, fail: impl Fn(), mend: impl Fn()) {
 }
 
 #[test]
-fn a_full_or_failing_disk_acknowledges_nothing_and_loses_nothing() {
+fn scenario_49_a_full_or_failing_disk_acknowledges_nothing_and_loses_nothing() {
     for free in [0, 1, 30] {
         let world = World::default();
         let disk = &world.disk;
@@ -330,7 +330,7 @@ fn a_full_or_failing_disk_acknowledges_nothing_and_loses_nothing() {
 }
 
 #[test]
-fn a_full_disk_at_open_is_waited_for() {
+fn scenario_49_a_full_disk_at_open_is_waited_for() {
     let world = example();
     world.disk.set_free_bytes(Some(0));
     let refused = world.try_open(Options::default()).unwrap_err();

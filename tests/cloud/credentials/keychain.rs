@@ -37,7 +37,7 @@ async fn number(keychain: &Keychain, minute: u64) -> String {
 }
 
 #[tokio::test]
-async fn keys_are_renewed_a_quarter_of_an_hour_before_they_end() {
+async fn scenario_55_keys_are_renewed_a_quarter_of_an_hour_before_they_end() {
     let (_world, server, keychain) =
         role(vec![sts(1, HOUR), sts(2, 2 * HOUR), sts(3, 2 * HOUR)]).await;
     for (minute, want) in [(0, "1"), (44, "1"), (45, "2"), (59, "2"), (104, "2"), (105, "3")] {
@@ -95,7 +95,7 @@ async fn whoever_has_keys_that_work_does_not_wait_for_a_renewal() {
 }
 
 #[tokio::test]
-async fn an_outage_is_bridged_and_told_once() {
+async fn scenario_55_an_outage_is_bridged_and_told_once() {
     let down = || Reply::http(503, r#"{"Code":"ServiceUnavailable","Message":"CANARY"}"#);
     let replies = vec![sts(1, HOUR), down(), down(), down(), sts(2, 3 * HOUR)];
     let (_world, server, keychain) = role(replies).await;

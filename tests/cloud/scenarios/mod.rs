@@ -5,7 +5,11 @@
 //! in this process on a store in memory that outlives a restart. The emulator's ledger judges what
 //! happened; what a person would see is read as the JSON that the API gives.
 
+mod blindness;
 mod cancels;
+mod odds;
+mod outpost;
+mod state;
 mod submission;
 mod verdicts;
 

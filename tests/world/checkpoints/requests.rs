@@ -99,3 +99,35 @@ fn one_that_differs_or_is_torn_is_compared_with_four() {
     assert_eq!((step, listed.len()), (Some(600), 6), "{listed:?}");
     assert_eq!(read, ["iter_0000600"], "judged once");
 }
+
+/// Row 84: "400,000 objects under the prefix, deep trees. -> bounded memory, uses delimiter". 800
+/// checkpoints of 500 files, four levels deep: a look lists a few folders in pages, never the whole.
+#[test]
+fn scenario_84_a_look_at_400_000_objects_lists_few_of_them() {
+    let small = six();
+    let (_, newest) = small.entries.keys().last().and_then(|k| k.split_once('/')).expect("a key");
+    let sample = small.entries[&format!("iter_0000600/{newest}")].clone();
+    let filler = super::bucket::Entry { bytes: b"x".to_vec(), ..sample };
+    let mut bucket = Bucket { now: small.now, ..Bucket::default() };
+    for (key, entry) in &small.entries {
+        if let Some(rest) = key.strip_prefix("iter_0000600/") {
+            for step in 1..=800 {
+                bucket.entries.insert(format!("iter_{step:07}/{rest}"), entry.clone());
+            }
+        }
+    }
+    // The rest of the 500 is below each checkpoint, where no format asks for it.
+    for step in 1..=800 {
+        for n in 0..495 {
+            let key = format!("iter_{step:07}/extra/{}/{}/part-{n}", n % 7, n % 3);
+            bucket.entries.insert(key, filler.clone());
+        }
+    }
+    assert!(bucket.entries.len() >= 399_000, "{}", bucket.entries.len());
+    for format in ["auto", "megatron-legacy"] {
+        let (step, listed, read) = looked(&bucket, format);
+        assert_eq!(step, Some(800), "{format}");
+        assert!(listed.len() <= 20, "{format}: {} listings", listed.len());
+        assert_eq!(read, ["iter_0000800"], "{format}");
+    }
+}

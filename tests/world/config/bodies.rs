@@ -198,7 +198,7 @@ fn secrets_are_taken_by_name_and_never_shown() {
 }
 
 #[test]
-fn a_body_that_grows_too_large_is_refused_before_it_is_sent() {
+fn scenario_86_a_body_that_grows_too_large_is_refused_before_it_is_sent() {
     let with = |size: usize| {
         let text = JOB.replace("WARN", &"x".repeat(size));
         short(&read(&text).diagnostics)

@@ -352,7 +352,7 @@ fn sent(file: &JobFile, workspace: &str, attempt: u32) -> serde_json::Value {
 }
 
 #[test]
-fn trap_30_the_longest_attempt_fits_or_is_refused_beforehand() {
+fn scenario_86_trap_30_the_longest_attempt_fits_or_is_refused_beforehand() {
     const LIMIT: usize = 65_536;
     let long = "w".repeat(64);
     for resume in ["", "resume = \"--load {root} --from={path} --name {name} --step {step}\""] {

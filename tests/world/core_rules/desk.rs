@@ -40,7 +40,7 @@ pub(super) struct Desk {
     /// Everything that was told so far.
     pub(super) told: Vec<Event>,
     pub(super) causes: Vec<Cause>,
-    marks: u8,
+    marks: u16,
 }
 
 impl Desk {
@@ -69,12 +69,17 @@ impl Desk {
     }
 
     pub(super) fn given(&self) -> Given<'_> {
-        Given {
-            now: self.now,
-            spec: &self.spec,
-            gate: self.gate.clone(),
-            mark: Mark::from_random([self.marks; 10]),
+        Given { now: self.now, spec: &self.spec, gate: self.gate.clone(), mark: self.fresh_mark() }
+    }
+
+    fn fresh_mark(&self) -> Mark {
+        let [high, low] = self.marks.to_be_bytes();
+        let mut bytes = [low; 10];
+        if high > 0 {
+            // A letter is five bits.
+            (bytes[0], bytes[1], bytes[2]) = (high % 32, high / 32, low / 32);
         }
+        Mark::from_random(bytes)
     }
 
     pub(super) fn feed(&mut self, input: Input) -> &mut Self {
@@ -204,6 +209,17 @@ impl Desk {
             complete,
             same_caller,
             server: Some(self.now.wall),
+        }))
+    }
+
+    /// A complete pass whose answer carried this date.
+    pub(super) fn pass_at(&mut self, server: WallTime) -> &mut Self {
+        self.feed(Input::Swept(Pass {
+            place: place(),
+            started: self.now.boot,
+            complete: true,
+            same_caller: true,
+            server: Some(server),
         }))
     }
 

@@ -88,7 +88,7 @@ fn after_a_fresh_start_older_checkpoints_are_another_runs() {
 }
 
 #[test]
-fn could_not_look_never_leads_to_zero() {
+fn scenario_85_could_not_look_never_leads_to_zero() {
     let mut desk = ended();
     let mut delays = Vec::new();
     for _ in 0..12 {

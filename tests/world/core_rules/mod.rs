@@ -1,6 +1,7 @@
 //! The rules of the core, one test a sentence: what an end means, whose a job is, what is looked
 //! for before a submission, what a person sees.
 
+mod clocks;
 mod desk;
 mod ends;
 mod fenced;

@@ -122,7 +122,7 @@ fn a_copy_that_was_deleted_is_waited_for_until_a_person_says_so() {
 }
 
 #[test]
-fn a_job_file_that_is_gone_stops_nothing() {
+fn scenario_81_a_job_file_that_is_gone_stops_nothing() {
     let mut desk = Desk::running();
     desk.feed(Input::File(Source::Unmanaged));
     desk.end(HOUR, as_in("failed_exit137")).submit(whole(&[10]));

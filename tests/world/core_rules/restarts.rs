@@ -284,7 +284,7 @@ fn a_limit_may_count_any_of_the_runs_of_a_restarted_attempt() {
 }
 
 #[test]
-fn trap_08_reserving_and_unknown_words_hold_the_machine_and_are_never_an_end() {
+fn scenario_89_trap_08_reserving_and_unknown_words_hold_the_machine_and_are_never_an_end() {
     for (word, phase, end) in [
         ("SucceededReserving", Phase::Succeeded, "succeeded"),
         ("FailedReserving", Phase::Failed, "failed_exit137"),
