@@ -26,7 +26,7 @@ impl Saved {
 
     fn passed(self, over: &PassOver) -> Option<PassedOver> {
         let path = format!("step-{}", self.step);
-        let why = over.reason(&path, Some(self.step), None)?;
+        let why = over.reason(&path, Some(self.step), &[])?;
         Some(PassedOver { path, step: Some(self.step), why })
     }
 }
