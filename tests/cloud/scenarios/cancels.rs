@@ -177,7 +177,7 @@ async fn scenario_26_many_cancels_go_side_by_side_and_what_was_never_sent_needs_
     let together = times.windows(2).filter(|two| two[1] - two[0] < 0.25).count();
     assert!(together >= SENT / 2, "{times:?}");
     let mut ids: Vec<&Value> = asked.iter().map(|line| &line["job_id"]).collect();
-    ids.sort_by_key(|id| id.to_string());
+    ids.sort_by_key(ToString::to_string);
     ids.dedup();
     assert_eq!(ids.len(), SENT);
     stage.end().await;

@@ -151,7 +151,7 @@ discount_limit = 0.4
             let url = self.path(&format!("bucket/{saves}"));
             std::fs::create_dir_all(&url).expect("a folder");
             let url = url.display();
-            text += &format!(
+            let table = format!(
                 r#"[checkpoint]
 url = "file://{url}"
 format = "custom"
@@ -162,6 +162,7 @@ pattern = "step-{{step}}"
 required = ["model.bin"]
 "#
             );
+            text.push_str(&table);
         }
         let hidden = self.path(&format!("jobs.d/.{name}.new"));
         std::fs::write(&hidden, text).expect("written");
