@@ -143,22 +143,20 @@ fn scenario_50_a_jobs_record_does_not_grow_with_its_releases() {
 /// Whether or not the answer to its CreateJob had arrived by then.
 #[test]
 fn scenario_34_a_failure_before_the_first_look_is_a_failed_start() {
-    for recorded in ["failed_no_resources.INFERRED"] {
-        for answered in [true, false] {
-            let mut desk = Desk::new();
-            desk.feed(Input::Tick).submit(none());
-            if answered {
-                let id = super::desk::id(1);
-                desk.sent(spotkeeper::model::cloud::SendOutcome::Accepted { id });
-            } else {
-                desk.sent(super::desk::unknown());
-            }
-            desk.end(MINUTE, as_in(recorded));
-            let cause = spotkeeper::core::verdict::Cause::NeverStarted;
-            assert_eq!((&desk.causes[..], desk.job.open.len()), (&[cause][..], 0), "{answered}");
-            desk.look(none());
-            assert!(desk.backoff().is_some() && !desk.sends(), "{answered}");
-            assert_eq!(desk.job.progress.ends, 1, "{answered}");
+    for answered in [true, false] {
+        let mut desk = Desk::new();
+        desk.feed(Input::Tick).submit(none());
+        if answered {
+            let id = super::desk::id(1);
+            desk.sent(spotkeeper::model::cloud::SendOutcome::Accepted { id });
+        } else {
+            desk.sent(super::desk::unknown());
         }
+        desk.end(MINUTE, as_in("failed_no_resources.INFERRED"));
+        let cause = spotkeeper::core::verdict::Cause::NeverStarted;
+        assert_eq!((&desk.causes[..], desk.job.open.len()), (&[cause][..], 0), "{answered}");
+        desk.look(none());
+        assert!(desk.backoff().is_some() && !desk.sends(), "{answered}");
+        assert_eq!(desk.job.progress.ends, 1, "{answered}");
     }
 }
