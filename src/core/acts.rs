@@ -89,7 +89,7 @@ fn on_retry_from(draft: &mut Draft<'_>, from: ResumeFrom) {
         ResumeFrom::Fresh => (None, false),
     };
     next.progress = Progress { ran, best_step, partly, asked, fresh_since, ..Default::default() };
-    next.look_next();
+    next.look_next(draft.given.now.boot);
     let text = match from {
         ResumeFrom::Step(step) => format!(
             "retry from step {step}: counts start anew; other checkpoints that are there are passed over"
@@ -132,7 +132,7 @@ fn on_retry(draft: &mut Draft<'_>) {
         asked,
         ..Default::default()
     };
-    next.look_next();
+    next.look_next(draft.given.now.boot);
     draft.say(None, Word::Operator, "retry: counts start anew, checkpoints are kept");
 }
 

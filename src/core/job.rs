@@ -4,6 +4,7 @@ use super::overlap::{Overlap, Span};
 use super::runs::Runs;
 use super::suspects::Suspicion;
 use super::terms::{ResumeTerms, Terms};
+use super::tracker::LATE_WRITE;
 use super::verdict::Verdict;
 use super::watch::Watch;
 use crate::model::checkpoint::{Position, ResumePoint, TrackerRewrite};
@@ -577,10 +578,16 @@ impl Job {
     }
 
     /// A look comes next. While the tracker is being rewritten one comes by itself, and not before
-    /// the write is over: it must not arrive behind an attempt that starts from something else.
-    pub(super) fn look_next(&mut self) {
-        if !self.is_repairing() {
-            self.recovery = Recovery::look();
+    /// the write is over, nor as long as one without an answer may still arrive: it must not come
+    /// behind an attempt that starts from something else.
+    pub(super) fn look_next(&mut self, now: BootTime) {
+        match &mut self.recovery {
+            Recovery::Repairing { .. } => {}
+            Recovery::NotRepaired { until, .. } => *until = (*until).min(now.plus(LATE_WRITE)),
+            Recovery::Look { .. }
+            | Recovery::Settling { .. }
+            | Recovery::Waiting { .. }
+            | Recovery::Ready { .. } => self.recovery = Recovery::look(),
         }
     }
 

@@ -166,7 +166,7 @@ pub(super) fn lose(draft: &mut Draft<'_>, at: usize, why: &str) {
     draft.next.progress.ran += ran;
     draft.next.progress.ran_since += ran;
     draft.ended.push(ended.clone());
-    draft.next.look_next();
+    draft.next.look_next(draft.given.now.boot);
     if !twin && draft.next.result.is_none() {
         draft.next.unjudged = Some(ended);
     }

@@ -121,7 +121,7 @@ fn drop_uncreated(draft: &mut Draft<'_>, at: usize, why: &str) {
         ran: Duration::ZERO,
         verdict: verdict::never_created(why),
     });
-    draft.next.look_next();
+    draft.next.look_next(draft.given.now.boot);
 }
 
 /// The attempt has an id. What was asked of it before can be sent now.
@@ -265,7 +265,7 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
             .effects
             .push(Effect::Logs { ended: Box::new(ended.clone()), pods: cloud.pods.clone() });
     }
-    draft.next.look_next();
+    draft.next.look_next(draft.given.now.boot);
     if twin || draft.next.result.is_some() {
         return;
     }

@@ -358,7 +358,7 @@ fn on_spec(draft: &mut Draft<'_>, digest: Digest) {
     }
     draft.next.progress.hopeless = 0;
     if draft.next.open.is_empty() {
-        draft.next.look_next();
+        draft.next.look_next(draft.given.now.boot);
     }
 }
 

@@ -25,7 +25,7 @@ const ALARM_AT_REPAIR: u32 = 3;
 /// Rewrites in a row after which each further one waits: something else writes the tracker too.
 const REPAIRS_AT_ONCE: u32 = 2;
 /// How long a write without an answer may still arrive.
-const LATE_WRITE: Duration = Duration::from_secs(20);
+pub(super) const LATE_WRITE: Duration = Duration::from_secs(20);
 /// Options by which a command itself makes its trainer read the tracker.
 const READS_TRACKER: [&str; 2] = ["--load", "trainer.resume_mode"];
 

@@ -13,6 +13,7 @@ use spotkeeper::model::checkpoint::{
 use spotkeeper::model::cloud::Status;
 use spotkeeper::model::ids::JobKey;
 use spotkeeper::model::spec::{CheckpointSpec, FirstStart};
+use std::time::Duration;
 
 const KEY: &str = "latest_checkpointed_iteration.txt";
 
@@ -283,6 +284,37 @@ fn a_start_that_a_person_asks_for_waits_for_a_write_under_way() {
         desk.feed(Input::TrackerWritten(TrackerWrite::Done));
         assert_eq!(desk.effects, [Effect::Look], "{from}");
     }
+}
+
+#[test]
+fn nothing_overtakes_a_write_that_may_still_arrive() {
+    let acts: [fn(&mut Desk); 3] = [
+        |desk| {
+            desk.act(Act::RetryFrom(ResumeFrom::Step(120)));
+        },
+        |desk| {
+            desk.act(Act::Cancel).act(Act::Retry);
+        },
+        |desk| {
+            desk.feed(Input::Spec(spotkeeper::model::ids::Digest("1".repeat(64))));
+            desk.feed(Input::Tick);
+        },
+    ];
+    for act in acts {
+        let mut desk = being_written();
+        desk.feed(failed(false));
+        desk.wait(Duration::from_secs(5));
+        act(&mut desk);
+        assert!(desk.effects.is_empty(), "{:?}", desk.effects);
+        desk.wait_out();
+        assert_eq!(desk.effects, [Effect::Look]);
+    }
+    // A person does not wait for longer than that.
+    let mut desk = being_written();
+    desk.job.progress.repairs = 20;
+    desk.feed(failed(true)).act(Act::RetryFrom(ResumeFrom::Fresh));
+    assert_eq!(desk.wait_out().as_secs(), 20);
+    assert_eq!(desk.effects, [Effect::Look]);
 }
 
 #[test]
