@@ -13,7 +13,7 @@ use super::suspects;
 use super::tracker;
 use super::verdict::{Cause, Told};
 use super::watch::Watch;
-use crate::model::checkpoint::{Findings, Look, Position, Unfinished, Wholeness};
+use crate::model::checkpoint::{Findings, Look, Position, ResumePoint, Unfinished, Wholeness};
 use crate::model::spec::{CheckpointSpec, FirstStart, OnStopped};
 use crate::model::time::{WallTime, human};
 use std::time::Duration;
@@ -28,6 +28,8 @@ const BLIND_LOOKS_LIMIT: u32 = 3;
 pub(super) const HOPELESS_LIMIT: u32 = 3;
 /// Refused checkpoints that an event's sentence names; its data names all.
 const REFUSED_IN_TEXT: usize = 3;
+/// Bytes of a resume point that a record has room for, beside all else that it may hold.
+const POINT_LIMIT_BYTES: usize = 4_608;
 /// The end without progress at which a person is told. Nothing is given up before.
 const ALARM_AT_END: u32 = 3;
 
@@ -59,6 +61,13 @@ pub(super) fn on_looked(draft: &mut Draft<'_>, look: Look) {
             {
                 let why = format!("the look began before {} was passed over", kept(&point.path));
                 return on_blind(draft, &why, false);
+            }
+            if let Some(bytes) = findings.chosen.as_ref().and_then(too_large) {
+                let why = format!(
+                    "the paths of the newest whole checkpoint take {bytes} bytes, and a record has \
+                     room for {POINT_LIMIT_BYTES}: point `checkpoint.path` at a folder nearer to it"
+                );
+                return on_blind(draft, &why, true);
             }
             draft.next.progress.blind = 0;
             if draft.next.block.take_if(|block| block.kind == BlockKind::CannotLook).is_some() {
@@ -114,6 +123,12 @@ fn on_found(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: Findin
     if goes_on && draft.next.block.is_none() {
         choose(draft, checkpoint, &findings);
     }
+}
+
+/// The bytes of a resume point for which a record has no room.
+fn too_large(point: &ResumePoint) -> Option<usize> {
+    let bytes = serde_json::to_vec(point).map_or(usize::MAX, |record| record.len());
+    (bytes > POINT_LIMIT_BYTES).then_some(bytes)
 }
 
 pub(super) fn on_no_checkpoints(draft: &mut Draft<'_>) {

@@ -6,7 +6,9 @@ use spotkeeper::core::job::{BlockKind, Recovery};
 use spotkeeper::core::phase::Phase;
 use spotkeeper::core::step::{Act, Effect, Input};
 use spotkeeper::core::submit::Hold;
-use spotkeeper::model::checkpoint::{Findings, Look, Pin, Wholeness};
+use spotkeeper::model::checkpoint::{
+    Findings, Look, PartPoint, Pin, ResumePoint, Tracker, TrackerRewrite, Wholeness,
+};
 use spotkeeper::model::ids::Digest;
 use spotkeeper::model::spec::FirstStart;
 use std::time::Duration;
@@ -312,4 +314,44 @@ fn another_spec_lifts_a_block_and_leaves_an_open_attempt_alone() {
     desk.live().feed(Input::Spec(Digest("2".repeat(64))));
     assert_eq!((desk.job.open[0].no, &desk.job.open[0].spec), (open[0].no, &open[0].spec));
     assert!(desk.effects.is_empty());
+}
+
+/// A whole step 100 with this many bytes in each of its paths, in `parts` parts beside the main one.
+fn with_paths(bytes: usize, parts: usize) -> Findings {
+    let mut findings = whole(&[100]);
+    let long = |n: usize| format!("{n}{}", "p".repeat(bytes - 1));
+    let key = TrackerRewrite { key: long(0), found: None, wanted: "100".into() };
+    let part = |n| PartPoint { name: format!("part{n}"), path: long(n), root: long(n) };
+    findings.candidates[0].path = long(0);
+    findings.chosen = Some(ResumePoint {
+        path: long(0),
+        root: long(0),
+        tracker: Tracker::Differs(Box::new(key)),
+        parts: (0..parts).map(part).collect(),
+        ..point(100)
+    });
+    findings
+}
+
+#[test]
+fn paths_that_no_record_has_room_for_are_a_persons_and_never_zero() {
+    // As long as keys can be; and short ones of many parts.
+    for (bytes, parts) in [(1_000, 0), (300, 4)] {
+        let mut desk = Desk::new();
+        desk.feed(Input::Tick).submit(with_paths(bytes, parts));
+        desk.live().end(MINUTE, as_in("failed_exit137"));
+        desk.look(with_paths(bytes, parts)).wait_out();
+        desk.submit(with_paths(bytes, parts));
+    }
+    let mut desk = Desk::new();
+    desk.feed(Input::Tick);
+    for look in 1..=3 {
+        desk.look(with_paths(1_000, 4));
+        assert!(!desk.sends(), "{look}");
+        desk.wait_out();
+    }
+    assert_eq!(desk.block(), Some(BlockKind::CannotLook));
+    // It is looked again all the same, for somebody may have moved it.
+    desk.submit(whole(&[100]));
+    assert_eq!((desk.block(), desk.from()), (None, Some(100)));
 }
