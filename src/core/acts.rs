@@ -88,7 +88,7 @@ fn on_retry_from(draft: &mut Draft<'_>, from: ResumeFrom) {
         ResumeFrom::Step(_) => (best_step, partly),
         ResumeFrom::Fresh => (None, false),
     };
-    next.progress = Progress { ran, best_step, partly, asked, fresh_since, ..Default::default() };
+    next.progress = Progress { best_step, ran, partly, fresh_since, asked, ..Default::default() };
     next.look_next(draft.given.now.boot);
     let text = match from {
         ResumeFrom::Step(step) => format!(
