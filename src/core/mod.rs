@@ -7,7 +7,8 @@
 //! What always holds:
 //! - The only way to a `CreateJob` is an [`job::Attempt`] in state `Intended` that [`submit::may_submit`]
 //!   let through; the caller commits it before anything is sent.
-//! - An attempt leaves [`job::Job::open`] only when it was seen ended or is proved never created.
+//! - An attempt leaves [`job::Job::open`] only when it was seen ended, is proved never created, or is
+//!   given up as lost ([`verdict::Cause::Lost`]).
 //! - A job that can go on always has a next input to wait for: an open attempt, an effect under
 //!   way, or a time in `wake_at`.
 //!
@@ -23,6 +24,7 @@ mod lost;
 pub mod overlap;
 mod pass_over;
 pub mod phase;
+mod progress;
 mod recheck;
 pub mod retry;
 pub mod runs;

@@ -6,9 +6,10 @@ use super::job::{
     Attempt, AttemptState, BlockKind, EndedAttempt, Missing, OutcomeKind, Recheck, StopWhy,
 };
 use super::overlap;
+use super::progress::{HOPELESS_LIMIT, TOO_SOON};
 use super::retry;
 use super::runs::{self, Ran};
-use super::scan::{HOPELESS_LIMIT, TOO_SOON, block};
+use super::scan::block;
 use super::sighting::note_copy;
 use super::step::{Draft, Effect, Impossible, Pass, ask_stops};
 use super::terms;

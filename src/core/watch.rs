@@ -10,7 +10,7 @@
 
 use super::event::Word;
 use super::job::{Attempt, AttemptState, Job, Missing, kept};
-use super::scan;
+use super::progress;
 use super::step::{Draft, Effect};
 use crate::model::checkpoint::{Findings, Look, Position, ResumePoint};
 use crate::model::cloud::Status;
@@ -437,11 +437,11 @@ fn on_whole(draft: &mut Draft<'_>, no: AttemptNo, findings: &Findings, point: &R
     let [attempt] = &draft.next.open[..] else { return };
     let began = run_began(attempt);
     let gained = attempt.watch().and_then(|watch| watch.gained);
-    let baseline = scan::baseline(&draft.next.progress, &attempt.start).max(gained);
+    let baseline = progress::baseline(&draft.next.progress, &attempt.start).max(gained);
     let is_new = Some(point.position) > baseline;
     if is_new {
-        scan::note_best(draft, findings);
-        scan::reset_counts(draft);
+        progress::note_best(draft, findings);
+        progress::reset_counts(draft);
     }
     let candidate = findings.chosen_candidate();
     let written = candidate.and_then(|candidate| candidate.newest_object);
