@@ -8,7 +8,7 @@
 //! A new format is one file in `formats` and, if its names are new, one row in `names`.
 //! Tests: `tests/world/checkpoints.rs` and beside the code.
 
-pub mod common;
+pub mod common_step;
 mod dcp;
 pub mod fence;
 pub mod formats;

@@ -1,7 +1,7 @@
 //! Looking into a bucket with the keys and the endpoint of a target.
 
 use super::driver::chain;
-use crate::checkpoint::common::look_at_parts;
+use crate::checkpoint::common_step::look_at_parts;
 use crate::checkpoint::fence;
 use crate::checkpoint::scan::{ScanOptions, look_at};
 use crate::checkpoint::store_s3::{StorageAccess, StorageKeys};

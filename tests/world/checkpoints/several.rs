@@ -1,7 +1,7 @@
 //! A checkpoint of several parts: the newest step that is whole in every one of them.
 
 use super::found;
-use spotkeeper::checkpoint::common::look_at_parts;
+use spotkeeper::checkpoint::common_step::look_at_parts;
 use spotkeeper::checkpoint::location;
 use spotkeeper::model::checkpoint::{Findings, Look, PassOver, Unchanged, Wholeness};
 use spotkeeper::model::resume_text::render_parts;

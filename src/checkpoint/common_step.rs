@@ -160,13 +160,12 @@ fn findings(sides: &[Side<'_>], newest: &[Option<Position>]) -> Findings {
     }
     let shown = sides.first().and_then(|side| side.shown.clone());
     if let (Some(chosen), Some(shown)) = (&findings.chosen, shown) {
-        let is_it = |candidate: &Candidate| candidate.path == chosen.path;
-        match findings.candidates.iter_mut().find(|candidate| is_it(candidate)) {
-            Some(candidate) => *candidate = shown,
-            None => {
-                findings.candidates.truncate(CANDIDATES_LIMIT - 1);
-                findings.candidates.push(shown);
-            }
+        let row = findings.candidates.iter_mut().find(|candidate| candidate.path == chosen.path);
+        if let Some(row) = row {
+            *row = shown;
+        } else {
+            findings.candidates.truncate(CANDIDATES_LIMIT - 1);
+            findings.candidates.push(shown);
         }
     }
     if findings.chosen.is_none() && newest.iter().any(Option::is_some) {
