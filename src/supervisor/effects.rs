@@ -1,5 +1,7 @@
 //! Effects as tasks: each does one thing outside and tells the driver how it came out.
 
+mod looks;
+
 use super::body;
 use super::book::Book;
 use super::driver::chain;
@@ -15,7 +17,6 @@ use crate::core::verdict::LogEnd;
 use crate::dlc::client::{Answer, ApiError, Dlc, Stop};
 use crate::dlc::launcher::fence::parse_fenced_line;
 use crate::dlc::launcher::parse_end_line;
-use crate::model::checkpoint::{Look, PassOver, TrackerRewrite, TrackerWrite};
 use crate::model::cloud::{Pod, SendOutcome};
 use crate::model::error::Class;
 use crate::model::ids::{AttemptNo, CloudId, JobKey, Owner};
@@ -47,6 +48,8 @@ const LOG_PODS_LIMIT: usize = 64;
 /// Lines asked for of one pod's log.
 const LOG_LINES: u32 = 2_000;
 
+pub(super) use looks::Looking;
+
 pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// When an effect was decided, and the number of the look that it is, if it is one.
@@ -54,14 +57,6 @@ pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Asked {
     pub(super) at: BootTime,
     pub(super) look: u64,
-}
-
-/// What a look is to find, and where.
-#[derive(Debug, Clone)]
-pub(super) struct Looking {
-    pub(super) spec: Arc<JobSpec>,
-    pub(super) pass_over: PassOver,
-    pub(super) place: Option<Place>,
 }
 
 /// What effects are done with. Clones share everything.
@@ -384,80 +379,6 @@ impl Effects {
         self.ring(&place);
     }
 
-    async fn look_for(self, key: JobKey, number: u64, looking: Looking) {
-        let _permit = self.looks.acquire().await;
-        let look = AssertUnwindSafe(self.look(&looking)).catch_unwind().await;
-        let look = look.unwrap_or_else(|_| panicked());
-        crash::point("looked");
-        // A driver that is gone has nobody left to tell.
-        drop(self.driver.send(Message::Looked(key, number, look)).await);
-    }
-
-    /// A look at a running attempt, where it writes its checkpoints. Nothing waits for it: a process
-    /// that has to end drops it.
-    async fn watch(self, key: JobKey, no: AttemptNo, looking: Looking) {
-        let mut going = self.sweeping.subscribe();
-        let look = async {
-            let _permit = self.watches.acquire().await;
-            AssertUnwindSafe(self.look(&looking)).catch_unwind().await
-        };
-        let look = tokio::select! {
-            biased;
-            _ = going.wait_for(|going| !going) => return,
-            look = look => look.unwrap_or_else(|_| panicked()),
-        };
-        self.tell(key, Input::Watched { no, look }).await;
-    }
-
-    async fn rewrite_tracker(
-        self,
-        key: JobKey,
-        rewrite: TrackerRewrite,
-        spec: Option<Arc<JobSpec>>,
-        place: Option<Place>,
-    ) {
-        crash::point("before tracker");
-        let checkpoint = spec.as_ref().and_then(|spec| spec.checkpoint.as_ref());
-        // Whatever was wrong, the job waits for an outcome.
-        let outcome = match checkpoint {
-            Some(checkpoint) => {
-                let now = self.clock.now().wall;
-                let write = super::bucket::rewrite_tracker(
-                    checkpoint,
-                    place.as_ref(),
-                    &self.keychain,
-                    &rewrite,
-                    now,
-                );
-                let panicked = |_| TrackerWrite::Failed {
-                    why: "writing it panicked; see the log".to_owned(),
-                    needs_person: true,
-                };
-                AssertUnwindSafe(write).catch_unwind().await.unwrap_or_else(panicked)
-            }
-            None => TrackerWrite::Failed {
-                why: "the accepted spec cannot be read".to_owned(),
-                needs_person: true,
-            },
-        };
-        crash::point("tracker written");
-        self.tell(key, Input::TrackerWritten(outcome)).await;
-    }
-
-    /// One look into the bucket of a job.
-    pub(super) async fn look(&self, looking: &Looking) -> Look {
-        crash::point("scanning");
-        let Looking { spec, pass_over, place } = looking;
-        let (place, now) = (place.as_ref(), self.clock.now().wall);
-        match &spec.checkpoint {
-            Some(checkpoint) => {
-                let pass_over = pass_over.clone();
-                super::bucket::look(checkpoint, pass_over, place, &self.keychain, now).await
-            }
-            None => Look::Done(crate::model::checkpoint::Findings::default()),
-        }
-    }
-
     async fn read_logs(self, key: JobKey, ended: EndedAttempt, pods: Vec<Pod>) {
         let (Some(id), Ok(client)) = (ended.id.clone(), self.client(&ended.attempt.place)) else {
             return;
@@ -477,11 +398,6 @@ impl Effects {
         ends.resize(pods.len(), LogEnd::Silent);
         self.tell(key, Input::Logs { ended: Box::new(ended), pods: ends }).await;
     }
-}
-
-fn panicked() -> Look {
-    let why = "reading it panicked; see the log".to_owned();
-    Look::CouldNotLook { why, needs_person: true }
 }
 
 /// There is no client of a place: its endpoint cannot be used, or TLS cannot start.

@@ -3,7 +3,7 @@
 use super::tests::place;
 use super::*;
 use crate::core::job::{AttemptState, Start};
-use crate::model::checkpoint::{Location, Scheme};
+use crate::model::checkpoint::{Location, Look, Scheme};
 use crate::model::ids::{Digest, JobName, Mark, TargetName};
 use crate::model::spec::{CheckpointSpec, FirstStart, OnStopped, Retry};
 use crate::model::time::WallTime;
