@@ -118,7 +118,9 @@ fn checkpoint(page: &mut Page, data: &Value) {
             None => path.to_owned(),
         }
     };
-    let chosen = data.get("chosen").filter(|chosen| !chosen.is_null());
+    // What was too large to be kept is not nothing.
+    let Some(chosen) = data.get("chosen") else { return };
+    let chosen = (!chosen.is_null()).then_some(chosen);
     page.line("Checkpoint", &chosen.map_or("none to go on from".into(), place));
     let refused = data.get("refused").and_then(Value::as_array).into_iter().flatten();
     let refused: Vec<String> = refused

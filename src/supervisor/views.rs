@@ -16,13 +16,15 @@ use crate::model::view::{
 };
 use crate::store::records::StoredEvent;
 
-/// The last CHECKPOINT event; of an attempt, the last one before the next attempt was decided.
+/// The last CHECKPOINT event that tells a choice; of an attempt, the last one before the next attempt was decided.
 pub(super) fn checkpoint_for(no: Option<u32>, events: &[StoredEvent]) -> Option<&StoredEvent> {
     let decided = |e: &StoredEvent| e.event.word == Word::Intent && e.event.attempt > no;
     let end = no.and_then(|_| events.iter().position(decided));
     let until = &events[..end.unwrap_or(events.len())];
-    // What became suspect is told by the same word, and is no choice.
-    let is_choice = |e: &&StoredEvent| e.event.data.get("suspects").is_none();
+    // What became suspect and what was done to a tracker is told by the same word, and is no choice;
+    // the data of a choice may have been too large to be kept.
+    let has = |e: &StoredEvent, key| e.event.data.get(key).is_some();
+    let is_choice = |e: &&StoredEvent| has(e, "chosen") || has(e, "left_out");
     until.iter().rev().filter(is_choice).find(|e| e.event.word == Word::Checkpoint)
 }
 
@@ -315,16 +317,27 @@ mod tests {
             job: key.clone(),
             event: Event { at: WallTime(0), attempt, word, text: String::new(), data: ().into() },
         };
+        let told = |sequence, data: serde_json::Value| {
+            let mut stored = event(sequence, None, Word::Checkpoint);
+            stored.event.data = data;
+            stored
+        };
+        let choice = |sequence| told(sequence, serde_json::json!({ "chosen": null }));
         let events = [
             event(1, Some(1), Word::Intent),
             event(2, Some(1), Word::Ended),
-            event(3, None, Word::Checkpoint),
+            choice(3),
             event(4, Some(2), Word::Intent),
             event(5, Some(2), Word::Ended),
-            event(6, None, Word::Checkpoint),
+            choice(6),
+            told(7, serde_json::json!({ "suspects": [] })),
+            told(8, serde_json::json!({ "tracker": "latest", "old": "2", "new": "1" })),
+            told(9, ().into()),
         ];
         let found = |no| checkpoint_for(no, &events).map(|e| e.sequence);
         assert_eq!([found(Some(1)), found(Some(2)), found(None)], [Some(3), Some(6), Some(6)]);
         assert_eq!(checkpoint_for(Some(1), &events[..2]).map(|e| e.sequence), None);
+        let cut = [choice(1), told(2, serde_json::json!({ "left_out": "too large" }))];
+        assert_eq!(checkpoint_for(None, &cut).map(|e| e.sequence), Some(2), "not an older one");
     }
 }
