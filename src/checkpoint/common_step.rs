@@ -172,6 +172,12 @@ fn findings(sides: &[Side<'_>], newest: &[Option<Position>]) -> Findings {
         findings.unmatched = Some(unmatched(sides, newest));
     }
     if findings.chosen.is_none() {
+        // What is passed over in a part alone is no reason to start at zero either.
+        for side in &sides[1..] {
+            let passed = side.first.passed_over.iter().cloned();
+            let room = CANDIDATES_LIMIT.saturating_sub(findings.passed_over.len());
+            findings.passed_over.extend(passed.take(room));
+        }
         findings.candidates.splice(0..0, undecided(sides));
         findings.candidates.truncate(CANDIDATES_LIMIT);
     }

@@ -216,9 +216,23 @@ pub enum StillLook {
     Due {
         /// Not before this.
         at: BootTime,
+        /// What the look before it saw.
+        seen: Option<Still>,
     },
     /// This process has asked for it.
-    Asked,
+    Asked {
+        /// What the look before it saw.
+        seen: Option<Still>,
+    },
+}
+
+/// A prefix in which nothing newer was seen than before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Still {
+    /// When its newest object was written.
+    pub newest: WallTime,
+    /// When that was first seen, by this process's clock.
+    pub since: BootTime,
 }
 
 impl Missing {

@@ -9,7 +9,9 @@
 //! caller does not even pass those on: that is blindness.
 
 use super::event::Word;
-use super::job::{Attempt, AttemptState, EndedAttempt, Job, Missing, StillLook, StopWhy, Wanted};
+use super::job::{
+    Attempt, AttemptState, EndedAttempt, Job, Missing, Still, StillLook, StopWhy, Wanted,
+};
 use super::overlap;
 use super::step::{Draft, Effect};
 use super::verdict;
@@ -50,7 +52,7 @@ pub(super) fn on_missing(draft: &mut Draft<'_>, id: &CloudId, same_caller: bool)
                 *missing = Missing::Since { since, passes };
                 return;
             }
-            *missing = Missing::Long { since, look: StillLook::Due { at: now } };
+            *missing = Missing::Long { since, look: StillLook::Due { at: now, seen: None } };
             let text =
                 format!("{id} is gone from DLC; if it does not run any more, `retry` goes on");
             draft.say(Some(no), Word::Alarm, text);
@@ -76,9 +78,10 @@ pub(super) fn ask_if_due(draft: &mut Draft<'_>) {
     }
     for attempt in draft.next.open.iter_mut().filter(|a| a.spec == draft.next.spec) {
         if let Some(look) = still_look(attempt)
-            && matches!(look, StillLook::Due { at } if *at <= now)
+            && let StillLook::Due { at, seen } = *look
+            && at <= now
         {
-            *look = StillLook::Asked;
+            *look = StillLook::Asked { seen };
             draft.effects.push(Effect::Watch(attempt.no));
         }
     }
@@ -88,7 +91,8 @@ pub(super) fn ask_if_due(draft: &mut Draft<'_>) {
 pub(super) fn due_at(job: &Job) -> Option<BootTime> {
     let due = job.open.iter().filter_map(|attempt| match attempt.state {
         AttemptState::Live {
-            missing: Missing::Long { look: StillLook::Due { at }, .. }, ..
+            missing: Missing::Long { look: StillLook::Due { at, .. }, .. },
+            ..
         } => Some(at),
         AttemptState::Live { .. } | AttemptState::Intended | AttemptState::Unknown { .. } => None,
     });
@@ -102,32 +106,46 @@ fn still_look(attempt: &mut Attempt) -> Option<&mut StillLook> {
     }
 }
 
-/// Takes a look at attempt `no`, if it was asked for here.
+/// Takes a look at attempt `no`, if it was asked for here. Two looks with nothing newer between them
+/// show that it stands still: the times in a bucket may be by another clock.
 pub(super) fn takes_look(draft: &mut Draft<'_>, no: AttemptNo, look: &Look) -> bool {
     let (now, wall) = (draft.given.now.boot, draft.given.now.wall);
+    let still_for = still_for(draft, no);
     let Some(at) = draft.next.open.iter().position(|attempt| attempt.no == no) else {
         return false;
     };
-    let attempt = &mut draft.next.open[at];
-    let rhythm = attempt.watch().and_then(Watch::rhythm);
-    let Some(asked) = still_look(attempt).filter(|look| **look == StillLook::Asked) else {
-        return false;
-    };
-    let still_for = rhythm.map_or(LOST_AFTER, |r| LOST_AFTER.max(r.every * STILL_INTERVALS));
-    let written = match look {
+    let Some(look_state) = still_look(&mut draft.next.open[at]) else { return false };
+    let StillLook::Asked { seen } = *look_state else { return false };
+    let newest = match look {
         Look::Done(findings) => newest_object(findings, wall),
         Look::CouldNotLook { .. } => None,
     };
-    match written.map(|written| wall.since(written)) {
-        Some(age) if age >= still_for => {
-            let why = format!("its newest checkpoint was written {} ago", human(age));
-            lose(draft, at, &why);
-        }
-        Some(age) => *asked = StillLook::Due { at: now.plus(still_for.saturating_sub(age)) },
+    let Some(newest) = newest else {
         // Where nothing was ever written nothing can be seen to stand still.
-        None => *asked = StillLook::Due { at: now.plus(LOOK_AGAIN) },
+        *look_state = StillLook::Due { at: now.plus(LOOK_AGAIN), seen: None };
+        return true;
+    };
+    let since = seen.filter(|seen| seen.newest == newest).map_or(now, |seen| seen.since);
+    let (seen_for, age) = (now.since(since), wall.since(newest));
+    if seen_for >= LOST_AFTER && age >= still_for {
+        let why = format!("its newest checkpoint was written {} ago", human(age));
+        lose(draft, at, &why);
+        return true;
     }
+    let left = LOST_AFTER.saturating_sub(seen_for).max(still_for.saturating_sub(age));
+    let seen = Some(Still { newest, since });
+    *look_state = StillLook::Due { at: now.plus(left), seen };
     true
+}
+
+/// How old the newest object of a prefix is that stands still: older than the trainer's rhythm, or
+/// than the time in which a checkpoint is to be expected at all.
+fn still_for(draft: &Draft<'_>, no: AttemptNo) -> Duration {
+    let attempt = draft.next.open.iter().find(|attempt| attempt.no == no);
+    let rhythm = attempt.and_then(Attempt::watch).and_then(Watch::rhythm);
+    let expected = draft.given.spec.checkpoint.as_ref().map(|c| c.expect_within);
+    let usual = rhythm.map(|rhythm| rhythm.every * STILL_INTERVALS).or(expected);
+    usual.unwrap_or_default().max(LOST_AFTER)
 }
 
 fn newest_object(findings: &Findings, now: WallTime) -> Option<WallTime> {

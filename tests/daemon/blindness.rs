@@ -45,7 +45,7 @@ fn jobs_that_vanish_at_one_time_are_not_believed_to_be_gone() {
 #[test]
 fn one_job_that_vanishes_for_a_while_runs_on_for_the_record() {
     let mut world = World::new(&[]);
-    world.put_job("a", &JobFile { step_ms: 60, ..JobFile::new("a", 200) });
+    world.put_job("a", &JobFile { step_ms: 60, ..JobFile::new("a", 400) });
     world.start(&[]);
     world.wait_saved("a");
     world.put_faults(&nothing_there());
@@ -59,6 +59,7 @@ fn one_job_that_vanishes_for_a_while_runs_on_for_the_record() {
         let out = world.cli(&["events", "a", "-o", "json"]);
         String::from_utf8_lossy(&out.stdout).contains("is known to DLC again")
     });
+    assert_eq!(world.ledger().open().len(), 1, "it was told before the end");
     world.wait_done("a");
     assert_eq!(world.ledger().count("create"), 1);
 }

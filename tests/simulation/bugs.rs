@@ -118,15 +118,15 @@ impl Bug {
                 pass.started = wall_as_boot;
                 pass.server = None;
             }
-            (Self::UnknownWordIsEnded, Input::Seen { cloud, .. }) => {
-                if matches!(cloud.status, Status::Other(_)) {
-                    cloud.status = Status::Failed;
-                }
+            (Self::UnknownWordIsEnded, Input::Seen { cloud, .. })
+                if matches!(cloud.status, Status::Other(_)) =>
+            {
+                cloud.status = Status::Failed;
             }
-            (Self::StopAskedIsEnded, Input::Seen { cloud, .. }) => {
-                if cloud.status == Status::Stopping {
-                    cloud.status = Status::Stopped;
-                }
+            (Self::StopAskedIsEnded, Input::Seen { cloud, .. })
+                if cloud.status == Status::Stopping =>
+            {
+                cloud.status = Status::Stopped;
             }
             _ => {}
         }

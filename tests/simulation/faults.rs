@@ -71,9 +71,9 @@ pub(crate) enum Fate {
 /// The faults that a life meets.
 pub(crate) fn drawn(rng: &mut Rng, jobs: usize, calm_from: u64) -> Vec<(u64, Fault)> {
     let mut faults = Vec::new();
-    let wipes = rng.chance(15);
+    let loses_state = rng.chance(15);
     for _ in 0..rng.below(5) {
-        let wiped = wipes && rng.chance(40);
+        let wiped = loses_state && rng.chance(40);
         faults.push((rng.below(calm_from), Fault::Crash { wiped }));
     }
     for _ in 0..rng.below(2) {

@@ -136,19 +136,4 @@ impl Table {
         }
         text
     }
-
-    /// Cells that were met less often than `least` and are not known to be out of reach.
-    pub(crate) fn missed(&self, least: u64, out_of_reach: &[(&str, &[&str])]) -> Vec<String> {
-        let mut missed = Vec::new();
-        for (row, situation) in self.hits.iter().zip(SITUATIONS) {
-            for (hits, input) in row.iter().zip(INPUTS) {
-                let out =
-                    out_of_reach.iter().any(|(what, of)| *what == input && of.contains(&situation));
-                if !out && *hits < least {
-                    missed.push(format!("{situation} x {input}: {hits}"));
-                }
-            }
-        }
-        missed
-    }
 }

@@ -219,7 +219,7 @@ async fn scenario_33_neither_a_dead_name_nor_broken_tls_ends_the_daemon() {
         )
     };
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = silent.local_addr().expect("an address").port();
+    let closed_port = silent.local_addr().expect("an address").port();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = silent.accept().await {
             tokio::io::AsyncWriteExt::write_all(&mut stream, b"no TLS here\r\n").await.ok();
@@ -227,7 +227,7 @@ async fn scenario_33_neither_a_dead_name_nor_broken_tls_ends_the_daemon() {
     });
     let bad = ["noname", "notls", "closed"];
     let targets = target("noname", "https://pai-dlc.invalid")
-        + &target("notls", &format!("https://127.0.0.1:{port}"))
+        + &target("notls", &format!("https://127.0.0.1:{closed_port}"))
         + &target("closed", "http://127.0.0.1:9");
     let elsewhere = bad.map(|name| (name, plain("").replace("\"here\"", &format!("\"{name}\""))));
     let mut post = Outpost::with(|_| (), &targets, &elsewhere).await;

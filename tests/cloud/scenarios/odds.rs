@@ -170,7 +170,7 @@ async fn scenario_82_an_edit_is_for_the_next_attempt_and_a_new_name_a_new_job() 
         assert_ne!(before.pointer(place), after.pointer(place), "{place}: {after:#}");
     }
     post.put("train", &format!("name = \"other\"\n{edited}"));
-    post.until("other", "is on record", |row| row.is_object()).await;
+    post.until("other", "is on record", serde_json::Value::is_object).await;
     post.until("train", "is unmanaged", |row| row["managed"] == false).await;
     tokio::time::sleep(SEVERAL_PASSES).await;
     assert_eq!(post.creates("other"), 0, "two writers");

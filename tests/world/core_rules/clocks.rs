@@ -9,8 +9,13 @@ use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
+/// A name, and where the wall clock jumps to.
+type Jump = (&'static str, fn(WallTime) -> WallTime);
+/// A name, and how a job got there.
+type State = (&'static str, fn() -> Desk);
+
 /// Where the wall clock may jump to while the boot clock goes on.
-fn jumps() -> [(&'static str, fn(WallTime) -> WallTime); 6] {
+fn jumps() -> [Jump; 6] {
     [
         ("two hours back", |wall| wall.minus(2 * HOUR)),
         ("a day on", |wall| wall.plus(DAY)),
@@ -75,7 +80,7 @@ fn scenario_79_no_jump_proves_that_a_submission_never_arrived() {
 /// comes once, in every state that a job may have been in.
 #[test]
 fn scenario_90_a_host_that_slept_does_each_thing_once() {
-    let cases: [(&str, fn() -> Desk); 4] = [
+    let cases: [State; 4] = [
         ("running", Desk::running),
         ("in a back-off", || {
             let mut desk = Desk::running();

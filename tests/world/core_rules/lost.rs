@@ -144,17 +144,33 @@ fn watched(desk: &mut Desk, look: Look) {
 #[test]
 fn with_checkpoints_it_is_lost_once_they_stand_still_too() {
     let mut desk = long_missing();
-    let fresh = written(10 * MINUTE, &desk);
-    watched(&mut desk, fresh);
-    assert_eq!(desk.job.open.len(), 1, "it writes: it runs");
-    assert_eq!(desk.wait_out(), 5 * MINUTE);
+    desk.spec.checkpoint.as_mut().expect("a checkpoint").expect_within = HOUR;
+    let first = written(10 * MINUTE, &desk);
+    watched(&mut desk, first);
+    assert_eq!(desk.wait_out(), 50 * MINUTE, "a trainer may save once an hour");
     assert!(desk.effects.contains(&Effect::Watch(1)));
-    let still = written(15 * MINUTE, &desk);
-    watched(&mut desk, still);
+    let another = written(59 * MINUTE, &desk);
+    watched(&mut desk, another);
+    assert_eq!(desk.job.open.len(), 1, "it has written since: it runs");
+    assert_eq!(desk.wait_out(), 15 * MINUTE);
+    let same = written(74 * MINUTE, &desk);
+    watched(&mut desk, same);
     assert_eq!(desk.causes, [Cause::Lost]);
     assert_eq!(desk.phase(), Phase::Lost);
     desk.submit(whole(&[100]));
     assert_eq!(desk.from(), Some(100));
+}
+
+#[test]
+fn one_look_is_not_enough_whatever_the_times_in_the_bucket_say() {
+    let mut desk = long_missing();
+    let ancient = written(1000 * HOUR, &desk);
+    watched(&mut desk, ancient);
+    assert_eq!(desk.job.open.len(), 1);
+    assert_eq!(desk.wait_out(), 15 * MINUTE);
+    let same = written(1000 * HOUR + 15 * MINUTE, &desk);
+    watched(&mut desk, same);
+    assert_eq!(desk.causes, [Cause::Lost]);
 }
 
 #[test]
