@@ -86,7 +86,7 @@ impl Disk {
             }
             Some(Wrong::SyncFails) => self.disk.fail_syncs(1),
             Some(Wrong::Full) => {
-                self.disk.set_free_bytes(Some(usize::try_from(rng.below(400)).unwrap_or(0)))
+                self.disk.set_free_bytes(Some(usize::try_from(rng.below(400)).unwrap_or(0)));
             }
         }
         let sequence = self.sequence;

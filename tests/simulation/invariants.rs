@@ -129,9 +129,8 @@ impl Judge {
         if after.ends < before.ends && !gained && *input != Input::Operator(Act::Retry) {
             self.broke(BUDGET, format!("{} ends became {}", before.ends, after.ends));
         }
-        let counted = job.unjudged.as_ref().is_some_and(|ended| match ended.verdict.cause {
-            Cause::Released | Cause::UserError | Cause::Unexplained => true,
-            _ => false,
+        let counted = job.unjudged.as_ref().is_some_and(|ended| {
+            matches!(ended.verdict.cause, Cause::Released | Cause::UserError | Cause::Unexplained)
         });
         let judged = counted && step.next.unjudged.is_none() && job.open.is_empty();
         if judged && gained && after.ends != 0 {

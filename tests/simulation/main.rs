@@ -11,6 +11,9 @@
     clippy::print_stderr,
     clippy::wildcard_enum_match_arm,
     clippy::struct_excessive_bools,
+    clippy::large_enum_variant,
+    clippy::struct_field_names,
+    clippy::unwrap_in_result,
     reason = "a test's failure is for people to read; its worlds are not interfaces"
 )]
 
