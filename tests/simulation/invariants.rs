@@ -114,11 +114,17 @@ impl Judge {
             }
             _ => None,
         };
-        let start = job.unjudged.as_ref().and_then(|ended| ended.attempt.start.position());
+        let attempt = match input {
+            Input::Watched { no, .. } => job.open.iter().find(|attempt| attempt.no == *no),
+            _ => job.unjudged.as_ref().map(|ended| &ended.attempt),
+        };
+        let start = attempt.and_then(|attempt| attempt.start.position());
         // After a step back what was best is not chosen again.
         let stepped_back = !before.suspicion.marked().is_empty();
         let best = if stepped_back { start } else { before.best.max(start) };
-        let is_new = chosen.is_some_and(|position| Some(position) > best);
+        // An answer that comes after the end of its attempt says nothing.
+        let is_late = matches!(input, Input::Watched { .. }) && attempt.is_none();
+        let is_new = !is_late && chosen.is_some_and(|position| Some(position) > best);
         if let Input::Watched { no, .. } = input
             && is_new
         {

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 const SWEEP: u64 = 40 * SECOND;
 /// A life that goes on for longer after its last fault goes nowhere.
-const LONGEST_CALM: u64 = DAY;
+const LONGEST_CALM: u64 = 3 * DAY;
 /// How often a person looks, once the storm is over.
 const PERSON_EVERY: u64 = 10 * MINUTE;
 
