@@ -28,6 +28,9 @@ const TESTED_LIMIT: usize = 200;
 const SIBLINGS: usize = 4;
 /// As many are enough where the newest one is whole and has the very names of the one before it.
 const FEW_SIBLINGS: usize = 1;
+/// With more checkpoints than these the lowest one is listed in the place of the next older one, not
+/// besides it.
+const FEW_ENTRIES: usize = 8;
 /// How long after a higher step a lower one begins that is of a later run.
 const EARLIER_RUN: Duration = Duration::from_secs(60);
 /// By how much other ranks' files may be younger than the file that is written last.
@@ -194,7 +197,9 @@ pub(super) async fn find(
             let mut shapes = format.shapes().into_iter();
             let shape = shapes.find(|shape| shape.read(name, Kind::Folder).is_some());
             let run = Run::of_itself(shape.unwrap_or_else(|| format.shape()), name);
-            let scan = Scan { objects, run, options, now, beside: SIBLINGS, at_most };
+            let beside_is_lowest = false;
+            let scan =
+                Scan { objects, run, options, now, beside: SIBLINGS, beside_is_lowest, at_most };
             return scan.choose(format, None).await;
         }
         Some(_) | None => walk(objects, top, &shapes).await?,
@@ -207,9 +212,13 @@ pub(super) async fn find(
         Ok(None) => return Ok(Findings::default()),
         Err(ambiguous) => return Ok(Findings { ambiguous, ..Findings::default() }),
     };
-    let mut scan = Scan { objects, run, options, now, beside: FEW_SIBLINGS, at_most };
+    let beside_is_lowest = false;
+    let mut scan =
+        Scan { objects, run, options, now, beside: FEW_SIBLINGS, beside_is_lowest, at_most };
     let fitting = formats.iter().filter(|format| format.reads(&scan.run.shape));
     let fitting: Vec<&dyn Format> = fitting.copied().collect();
+    scan.beside_is_lowest = scan.run.entries.len() > FEW_ENTRIES
+        && fitting.iter().any(|format| format.written_last().is_some());
     scan.add_beside(&fitting).await?;
     scan.read_steps(&fitting).await?;
     let format_of = |newest: &[&Checkpoint]| {
@@ -252,6 +261,9 @@ struct Scan<'a> {
     now: WallTime,
     /// Older candidates that are listed beside the one under test.
     beside: usize,
+    /// Whether the one beside it is the lowest of its folder, where only one is: it tells as well
+    /// what a checkpoint of this run looks like, and whether the folder was used again.
+    beside_is_lowest: bool,
     /// Newer ones are not tested.
     at_most: Option<Position>,
 }
@@ -268,13 +280,15 @@ impl Scan<'_> {
         self.run.listed.values().collect()
     }
 
-    /// Whether the newest one has the same names in it as the one before it, and both by themselves
+    /// Whether the newest one has the same names in it as the one listed beside it, and both by themselves
     /// are of one format: then one stands for the older ones as well.
     fn is_like_the_one_before<'f>(
         &self,
         format_of: &impl Fn(&[&Checkpoint]) -> Option<&'f dyn Format>,
     ) -> bool {
-        let (Some(newest), Some(before)) = (self.run.listed.get(&0), self.run.listed.get(&1))
+        let at = self.run.listed.keys().copied().find(|n| *n > 0);
+        let (Some(newest), Some((at, before))) =
+            (self.run.listed.get(&0), at.and_then(|at| self.run.listed.get_key_value(&at)))
         else {
             return self.run.entries.len() <= 1;
         };
@@ -282,7 +296,7 @@ impl Scan<'_> {
             return false;
         }
         let word = |one: &Checkpoint| format_of(&[one]).map(Format::word);
-        self.run.entries[0].root == self.run.entries[1].root
+        self.run.entries[0].root == self.run.entries[*at].root
             && word(newest) == word(before)
             && names(newest).eq(names(before))
     }
@@ -334,7 +348,14 @@ impl Scan<'_> {
     /// Lists the entry at `at` and its older siblings, as far as this was not done.
     async fn list_from(&mut self, at: usize) -> Result<(), StoreError> {
         let end = (at + 1 + self.beside).min(self.run.entries.len());
-        let missing: Vec<usize> = (at..end).filter(|n| !self.run.listed.contains_key(n)).collect();
+        let wanted: Vec<usize> = match self.lowest_of(at) {
+            Some(lowest) if self.beside_is_lowest && self.beside == FEW_SIBLINGS => {
+                vec![at, lowest]
+            }
+            Some(_) | None => (at..end).collect(),
+        };
+        let missing: Vec<usize> =
+            wanted.into_iter().filter(|n| !self.run.listed.contains_key(n)).collect();
         let (objects, run) = (self.objects, &self.run);
         let mut answers = futures_util::stream::iter(missing)
             .map(|n| async move { (n, list_entry(objects, run, &run.entries[n]).await) })
@@ -361,12 +382,15 @@ impl Scan<'_> {
     /// The oldest entry in the root of the one at `at`, unless it was listed with it. A run that uses a
     /// folder again begins there, below all that an earlier one left.
     async fn lowest(&self, at: usize) -> Result<Option<Checkpoint>, StoreError> {
-        let entries = &self.run.entries;
-        let last = (at + 1..entries.len()).rev().find(|n| entries[*n].root == entries[at].root);
-        match last.filter(|n| !self.run.listed.contains_key(n)) {
-            Some(n) => list_entry(self.objects, &self.run, &entries[n]).await.map(Some),
+        match self.lowest_of(at).filter(|n| !self.run.listed.contains_key(n)) {
+            Some(n) => list_entry(self.objects, &self.run, &self.run.entries[n]).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    fn lowest_of(&self, at: usize) -> Option<usize> {
+        let entries = &self.run.entries;
+        (at + 1..entries.len()).rev().find(|n| entries[*n].root == entries[at].root)
     }
 
     /// Whether the entry at `at` is whole; `None` if it was not listed.
