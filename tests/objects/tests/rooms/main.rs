@@ -113,7 +113,7 @@ async fn with_fixture(name: &str, keys: &Keys) -> (Server, Bucket, Value) {
 }
 
 fn options() -> ScanOptions {
-    ScanOptions { format: "auto".into(), custom: None, ranks: None }
+    ScanOptions { format: "auto".into(), ..ScanOptions::default() }
 }
 
 async fn look_with(access: &StorageAccess, bucket: &str, now: WallTime) -> Look {
