@@ -10,6 +10,7 @@
 
 pub mod common_step;
 mod dcp;
+mod earlier_run;
 pub mod fence;
 pub mod formats;
 pub mod location;

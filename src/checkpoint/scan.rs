@@ -1,5 +1,6 @@
 //! A look: which checkpoints are under a location, and which one to go on from.
 
+use super::earlier_run::later_whole;
 use super::formats::{Case, Checkpoint, Format, FormatError, Judgement, Root, Wanted};
 use super::names::{Kind, NameShape, SHAPES};
 use super::objects::{Object, Objects, OddKeys, StoreError, chain};
@@ -24,17 +25,11 @@ use std::time::Duration;
 pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Candidates that are tested, newest first, until one is whole.
 const TESTED_LIMIT: usize = 200;
-/// Older candidates that are listed beside the one under test, to compare with.
+/// Older candidates that are listed beside the one under test, where one is not enough.
 const SIBLINGS: usize = 4;
-/// As many are enough where the newest one is whole and has the very names of the one before it.
-const FEW_SIBLINGS: usize = 1;
 /// With more checkpoints than these the lowest one is listed in the place of the next older one, not
 /// besides it.
 const FEW_ENTRIES: usize = 8;
-/// How long after a higher step a lower one begins that is of a later run.
-const EARLIER_RUN: Duration = Duration::from_secs(60);
-/// By how much other ranks' files may be younger than the file that is written last.
-const LATE_RANK: Duration = Duration::from_secs(5);
 /// Entries whose names show no step that are opened to read it, the youngest first.
 const OPENED: usize = 8;
 /// Listings of candidates that are on their way at one time.
@@ -197,9 +192,7 @@ pub(super) async fn find(
             let mut shapes = format.shapes().into_iter();
             let shape = shapes.find(|shape| shape.read(name, Kind::Folder).is_some());
             let run = Run::of_itself(shape.unwrap_or_else(|| format.shape()), name);
-            let beside_is_lowest = false;
-            let scan =
-                Scan { objects, run, options, now, beside: SIBLINGS, beside_is_lowest, at_most };
+            let scan = Scan { objects, run, options, now, beside: Beside::Several, at_most };
             return scan.choose(format, None).await;
         }
         Some(_) | None => walk(objects, top, &shapes).await?,
@@ -212,13 +205,14 @@ pub(super) async fn find(
         Ok(None) => return Ok(Findings::default()),
         Err(ambiguous) => return Ok(Findings { ambiguous, ..Findings::default() }),
     };
-    let beside_is_lowest = false;
-    let mut scan =
-        Scan { objects, run, options, now, beside: FEW_SIBLINGS, beside_is_lowest, at_most };
+    let mut scan = Scan { objects, run, options, now, beside: Beside::Next, at_most };
     let fitting = formats.iter().filter(|format| format.reads(&scan.run.shape));
     let fitting: Vec<&dyn Format> = fitting.copied().collect();
-    scan.beside_is_lowest = scan.run.entries.len() > FEW_ENTRIES
-        && fitting.iter().any(|format| format.written_last().is_some());
+    if scan.run.entries.len() > FEW_ENTRIES
+        && fitting.iter().any(|format| format.written_last().is_some())
+    {
+        scan.beside = Beside::Lowest;
+    }
     scan.add_beside(&fitting).await?;
     scan.read_steps(&fitting).await?;
     let format_of = |newest: &[&Checkpoint]| {
@@ -231,13 +225,13 @@ pub(super) async fn find(
     scan.list_from(0).await?;
     let mut newest = None;
     if !scan.is_too_new(0)
-        && scan.is_like_the_one_before(&format_of)
+        && scan.is_like_the_one_beside(&format_of)
         && let Some(format) = format_of(&scan.listed())
     {
         newest = scan.judge(0, format).await?.map(|judgement| (format.word(), judgement));
     }
     if !matches!(&newest, Some((_, judgement)) if judgement.wholeness == Wholeness::Whole) {
-        scan.beside = SIBLINGS;
+        scan.beside = Beside::Several;
         scan.list_from(0).await?;
     }
     let Some(format) = format_of(&scan.listed()) else { return Ok(scan.unknown()) };
@@ -254,16 +248,23 @@ fn has_children(folder: &super::objects::Folder, shapes: &[NameShape]) -> bool {
         || folder.objects.iter().any(|object| reads(&object.key, Kind::File))
 }
 
+/// Which older candidates are listed beside the one under test, to compare with.
+#[derive(Debug, Clone, Copy)]
+enum Beside {
+    /// The next older one: enough where the newest is whole and has its very names.
+    Next,
+    /// The lowest of its folder: it tells that as well, and whether the folder was used again.
+    Lowest,
+    /// The next [`SIBLINGS`].
+    Several,
+}
+
 struct Scan<'a> {
     objects: &'a Objects,
     run: Run,
     options: &'a ScanOptions,
     now: WallTime,
-    /// Older candidates that are listed beside the one under test.
-    beside: usize,
-    /// Whether the one beside it is the lowest of its folder, where only one is: it tells as well
-    /// what a checkpoint of this run looks like, and whether the folder was used again.
-    beside_is_lowest: bool,
+    beside: Beside,
     /// Newer ones are not tested.
     at_most: Option<Position>,
 }
@@ -280,9 +281,9 @@ impl Scan<'_> {
         self.run.listed.values().collect()
     }
 
-    /// Whether the newest one has the same names in it as the one listed beside it, and both by themselves
-    /// are of one format: then one stands for the older ones as well.
-    fn is_like_the_one_before<'f>(
+    /// Whether the newest one has the same names in it as the one listed beside it, and both by
+    /// themselves are of one format: then one stands for the older ones as well.
+    fn is_like_the_one_beside<'f>(
         &self,
         format_of: &impl Fn(&[&Checkpoint]) -> Option<&'f dyn Format>,
     ) -> bool {
@@ -347,15 +348,13 @@ impl Scan<'_> {
 
     /// Lists the entry at `at` and its older siblings, as far as this was not done.
     async fn list_from(&mut self, at: usize) -> Result<(), StoreError> {
-        let end = (at + 1 + self.beside).min(self.run.entries.len());
-        let wanted: Vec<usize> = match self.lowest_of(at) {
-            Some(lowest) if self.beside_is_lowest && self.beside == FEW_SIBLINGS => {
-                vec![at, lowest]
-            }
-            Some(_) | None => (at..end).collect(),
+        let older = match (self.beside, self.lowest_of(at)) {
+            (Beside::Lowest, Some(lowest)) => lowest..lowest + 1,
+            (Beside::Next | Beside::Lowest, _) => at + 1..at + 2,
+            (Beside::Several, _) => at + 1..at + 1 + SIBLINGS,
         };
-        let missing: Vec<usize> =
-            wanted.into_iter().filter(|n| !self.run.listed.contains_key(n)).collect();
+        let wanted = std::iter::once(at).chain(older).filter(|n| *n < self.run.entries.len());
+        let missing: Vec<usize> = wanted.filter(|n| !self.run.listed.contains_key(n)).collect();
         let (objects, run) = (self.objects, &self.run);
         let mut answers = futures_util::stream::iter(missing)
             .map(|n| async move { (n, list_entry(objects, run, &run.entries[n]).await) })
@@ -596,41 +595,6 @@ impl Scan<'_> {
             oldest_object: objects.iter().map(|object| object.modified).min(),
         }
     }
-}
-
-/// A whole one of a lower step, listed beside it or the `lowest` of all, that was written after all of this one: the folder was used again,
-/// and the higher step is of the run before. A copy's times are told by the file that is written
-/// last: it is the youngest only where times are those of the saves.
-async fn later_whole(
-    case: Case<'_>,
-    format: &dyn Format,
-    last: &str,
-    lowest: Option<&Checkpoint>,
-) -> Result<Option<String>, StoreError> {
-    let Some((_, end)) = times(case.checkpoint, last) else { return Ok(None) };
-    for sibling in case.siblings.iter().copied().chain(lowest) {
-        let Some((begin, _)) = times(sibling, last) else { continue };
-        if sibling.position >= case.checkpoint.position || begin.since(end) <= EARLIER_RUN {
-            continue;
-        }
-        let others: Vec<&Checkpoint> = std::iter::once(case.checkpoint)
-            .chain(case.siblings.iter().copied().filter(|other| other.path != sibling.path))
-            .collect();
-        let case = Case { checkpoint: sibling, siblings: &others, ..case };
-        if format.judge(case).await?.wholeness == Wholeness::Whole {
-            return Ok(Some(sibling.name.clone()));
-        }
-    }
-    Ok(None)
-}
-
-/// When the oldest and the youngest object of a checkpoint were written; `None` if the file `last`
-/// is not among the youngest ones.
-fn times(checkpoint: &Checkpoint, last: &str) -> Option<(WallTime, WallTime)> {
-    let begin = checkpoint.objects.iter().map(|object| object.modified).min()?;
-    let end = checkpoint.objects.iter().map(|object| object.modified).max()?;
-    let last = checkpoint.objects.iter().find(|object| object.key == last)?.modified;
-    (last > begin && end.since(last) <= LATE_RANK).then_some((begin, end))
 }
 
 /// Keeps the newest ones, and the chosen one in any case.

@@ -198,8 +198,19 @@ fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Finding
     let start = match (&findings.chosen, first, checkpoint.first_start) {
         (Some(point), true, FirstStart::Refuse) => {
             let why = format!(
-                "first_start = \"refuse\" and {} holds a whole checkpoint: {}",
+                "first_start = \"refuse\" and {} holds a whole checkpoint: {}; `retry --from STEP` or \
+                 `retry --from fresh` decides",
                 checkpoint.location, point.path
+            );
+            block(draft, BlockKind::FirstStartRefused, &why);
+            return;
+        }
+        (None, true, FirstStart::Refuse) if unusable(findings).is_some() => {
+            let what = unusable(findings).unwrap_or_default();
+            let why = format!(
+                "first_start = \"refuse\" and {} holds {what}; move what is there away, or \
+                 `retry --from fresh`",
+                checkpoint.location
             );
             block(draft, BlockKind::FirstStartRefused, &why);
             return;
@@ -301,8 +312,24 @@ fn from_zero(
                 checkpoint.location
             ),
         );
+    } else if let Some(what) = unusable(findings) {
+        let text = format!("starts at zero although {} holds {what}", checkpoint.location);
+        draft.say(None, Word::Alarm, text);
     }
     Some(Start::Fresh)
+}
+
+/// The checkpoints of which none can be gone on from, in words.
+fn unusable(findings: &Findings) -> Option<String> {
+    let mut unusable = findings.candidates.iter().filter(|one| match one.wholeness {
+        Wholeness::Torn | Wholeness::WeightsOnly => true,
+        Wholeness::Whole | Wholeness::Unreadable | Wholeness::NotChecked | Wholeness::Unknown => {
+            false
+        }
+    });
+    let newest = unusable.next()?;
+    let (count, path, why) = (1 + unusable.count(), kept(&newest.path), kept(&newest.why));
+    Some(format!("{count} checkpoints, none of them whole; the newest is {path} ({why})"))
 }
 
 fn tell_choice(draft: &mut Draft<'_>, findings: &Findings, start: &Start) {

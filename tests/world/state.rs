@@ -216,3 +216,20 @@ fn a_copied_state_says_so_until_it_is_claimed() {
     std::os::unix::fs::symlink(desk.at("copy"), desk.at("link")).expect("a link");
     assert_eq!(desk.open("link").1.moved, None);
 }
+
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for() {
+    let desk = Desk::new();
+    let blob = desk.fill("state", 1);
+    snapshot(&desk.at("state"), &desk.at("kept")).expect("a snapshot");
+    for name in ["snapshot.json".to_owned(), format!("blobs/{}", blob.0)] {
+        let folder = format!("piped{}", name.len());
+        copy_folder(&desk.at("kept"), &desk.at(&folder));
+        let path = desk.at(&folder).join(&name);
+        fs::remove_file(&path).expect("removed");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("a pipe");
+        let refused = verify(&desk.at(&folder)).expect_err("it is no file");
+        assert!(refused.chain().contains("it is no plain file"), "{name}: {}", refused.chain());
+    }
+}

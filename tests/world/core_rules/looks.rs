@@ -355,3 +355,22 @@ fn paths_that_no_record_has_room_for_are_a_persons_and_never_zero() {
     desk.submit(whole(&[100]));
     assert_eq!((desk.block(), desk.from()), (None, Some(100)));
 }
+
+#[test]
+fn a_first_start_at_zero_beside_checkpoints_that_are_not_whole_is_never_silent() {
+    for wholeness in [Wholeness::Torn, Wholeness::WeightsOnly] {
+        let mut there = none();
+        there.candidates = vec![candidate(200, wholeness), candidate(100, wholeness)];
+        let mut desk = Desk::new();
+        desk.feed(Input::Tick).submit(there.clone());
+        assert_eq!(desk.from(), None);
+        let told = desk.told.iter().find(|event| event.word == Word::Alarm).expect("an alarm");
+        assert!(told.text.contains("2 checkpoints") && told.text.contains("step-200"), "{told:?}");
+        let mut desk = first(FirstStart::Refuse);
+        desk.look(there);
+        assert_eq!((desk.block(), desk.sends()), (Some(BlockKind::FirstStartRefused), false));
+    }
+    let mut desk = Desk::new();
+    desk.feed(Input::Tick).submit(none());
+    assert_eq!(desk.count(Word::Alarm), 0, "nothing was there");
+}
