@@ -5,7 +5,8 @@ use crate::config::codes;
 use crate::config::daemon::{DAEMON_FILE, DaemonFile, Surroundings, load_daemon};
 use crate::config::diagnostic::{Anchor, Diagnostic, Severity, accepted, sort};
 use crate::config::job::Rules;
-use crate::config::set::{JobSet, load_files, load_folder};
+use crate::config::set::{Claim, JobSet, load_files, load_folder};
+use crate::model::checkpoint::Scheme;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -96,8 +97,23 @@ fn findings(request: &Request, around: &Surroundings) -> (Vec<Diagnostic>, usize
         diagnostics.push(*missing);
     }
     diagnostics.extend(set.diagnostics);
+    diagnostics.extend(set.claims.iter().filter_map(no_folder));
     sort(&mut diagnostics);
     (diagnostics, files)
+}
+
+/// A folder of checkpoints that is not there on this machine: the daemon could not look into it.
+fn no_folder(claim: &Claim) -> Option<Diagnostic> {
+    let folder = match claim.location.scheme {
+        Scheme::File => Path::new("/").join(&claim.location.prefix),
+        Scheme::S3 | Scheme::Oss => return None,
+    };
+    if folder.is_dir() {
+        return None;
+    }
+    let message = format!("{} is no folder of this machine: is it mounted?", folder.display());
+    let mend = "mount it or make it, where the daemon runs; a job that cannot be looked at waits";
+    Some(Diagnostic::warning(claim.at.clone(), codes::NO_FOLDER, message, mend))
 }
 
 fn same_file(a: &Path, b: &Path) -> bool {

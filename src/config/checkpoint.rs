@@ -3,12 +3,14 @@
 
 use super::body::{Body, step};
 use super::codes;
-use super::diagnostic::{Anchor, Diagnostic, Notes};
+use super::diagnostic::{Diagnostic, Notes};
+use super::format_words::{FORMATS, meant_by, which_there_are};
 use super::mapping::{self, Mount, NoPlace};
 use super::mask::mask;
 use super::nearest::nearest;
 use super::parts;
 use super::reader::{Found, Span, Table};
+use super::set::Claim;
 use super::{submit, trainer};
 use crate::model::checkpoint::{Location, Scheme};
 use crate::model::resume_text::{self, CommandProblem, TemplateProblem};
@@ -17,31 +19,20 @@ use crate::model::step_pattern::StepPattern;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Formats that this version reads.
-pub(super) const FORMATS: [&str; 21] = [
+/// Formats whose trainers may find their newest checkpoint by a tracker.
+const BY_TRACKER: [&str; 8] = [
     "auto",
     "easyckpt-megatron",
     "easyckpt-deepspeed",
     "megatron-legacy",
     "megatron-torch-dist",
     "deepspeed",
-    "torch-dcp",
-    "torchtitan",
-    "hf-trainer",
-    "llama-factory",
-    "ms-swift",
-    "ms-swift-megatron",
-    "accelerate",
-    "lightning",
-    "nemo",
-    "composer",
-    "orbax",
     "dlrover",
-    "colossalai",
     "verl",
-    "custom",
 ];
-
+/// Those of them that read no tracker once an argument names the checkpoint. Megatron reads its own
+/// all the same, and an empty one ends it.
+const OVERRIDDEN: [&str; 4] = ["easyckpt-deepspeed", "deepspeed", "dlrover", "verl"];
 const EXPECT_WITHIN: Duration = Duration::from_hours(2);
 const EXPECT_RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=super::duration::LONGEST;
 const SETTLE: Duration = Duration::from_mins(1);
@@ -58,12 +49,11 @@ pub(super) fn read(
     body: Option<&Body<'_, '_>>,
     target: Option<&Target>,
     launcher: bool,
-    prefixes: &mut Vec<(Location, Anchor)>,
+    prefixes: &mut Vec<Claim>,
 ) -> Option<CheckpointSpec> {
     let header = table.span().clone();
     let found = location(notes, &mut table, body, target, &header);
-    let claim = |(place, _, span): &Place| (place.clone(), notes.source.at(span));
-    prefixes.extend(found.as_ref().map(claim));
+    prefixes.extend(found.as_ref().map(|place| claim(notes, place, None)));
     let format = format(notes, &mut table);
     let custom = custom(notes, &mut table, "checkpoint.custom", format.as_deref(), &header);
     let parts = parts::read(notes, &mut table, body, target, prefixes);
@@ -96,7 +86,7 @@ pub(super) fn read(
         None => body.and_then(submit::ranks),
     };
     let fence = fence(notes, &mut table, body, launcher);
-    let repair_tracker = table.flag("repair_tracker").is_some_and(|found| found.value);
+    let repair_tracker = repair_tracker(notes, &mut table, format.as_deref(), resume.as_deref());
     table.finish();
     let (location, mount, _) = found?;
     Some(CheckpointSpec {
@@ -115,6 +105,39 @@ pub(super) fn read(
         repair_tracker,
         parts: parts.whole,
     })
+}
+
+/// The claim that a table makes on its prefix.
+pub(super) fn claim(notes: &Notes<'_>, place: &Place, part: Option<&str>) -> Claim {
+    let (location, _, span) = place;
+    let part = part.map(str::to_owned);
+    Claim { location: location.clone(), at: notes.source.at(span), part }
+}
+
+/// Whether the tracker may be rewritten; a warning where it never would be.
+fn repair_tracker(
+    notes: &Notes<'_>,
+    table: &mut Table<'_, '_>,
+    format: Option<&str>,
+    resume: Option<&str>,
+) -> bool {
+    let Some(found) = table.flag("repair_tracker").filter(|found| found.value) else {
+        return false;
+    };
+    let Some(format) = format else { return true };
+    let names_one = resume.is_some_and(resume_text::names_main);
+    let message = if !BY_TRACKER.contains(&format) {
+        format!("`repair_tracker` does nothing: checkpoints of `{format}` have no tracker")
+    } else if names_one && OVERRIDDEN.contains(&format) {
+        format!(
+            "`repair_tracker` does nothing: `resume` names the checkpoint, and a trainer of `{format}` \
+                 then reads no tracker"
+        )
+    } else {
+        return true;
+    };
+    notes.warning(&found.span, codes::TRACKER_UNUSED, message, "take it out");
+    true
 }
 
 /// Whether the fence is wanted. It stands in the launcher: what runs outside it is not stopped.
@@ -255,11 +278,12 @@ pub(super) fn format(notes: &Notes<'_>, table: &mut Table<'_, '_>) -> Option<Str
     if FORMATS.contains(&word) {
         return Some(found.value);
     }
-    let mend = format!("one of: {}", FORMATS.join(", "));
     let at = notes.source.at(&found.span);
     let message = format!("unknown format `{word}`");
-    let error = Diagnostic::error(at, codes::WRONG_VALUE, message, mend);
-    notes.add(error.near(nearest(word, FORMATS).map(str::to_owned)));
+    let nearest = meant_by(word).first().map(|word| (*word).to_owned());
+    let error = Diagnostic::error(at, codes::WRONG_VALUE, message, which_there_are(word));
+    // The mend names all that may be meant.
+    notes.add(Diagnostic { nearest, ..error });
     None
 }
 
@@ -307,31 +331,53 @@ pub(super) fn custom(
         }
         !bad
     };
-    let mut required = Vec::new();
+    let (mut required, mut named) = (Vec::new(), 0);
     if let Some(found) = part.list("required") {
+        named = found.value.len();
         if found.value.len() > REQUIRED_MOST {
             let mend = format!("wanted: at most {REQUIRED_MOST}");
             notes.error(&found.span, codes::WRONG_VALUE, "`required` has too many files", mend);
         }
         required = found.value.into_iter().filter(is_inside).map(|item| item.value).collect();
     }
+    // What was given and is wrong has an error of its own.
+    let is_given = part.has("marker") || named > 0;
     let marker = part.text("marker").filter(is_inside).map(|found| found.value);
     part.finish();
-    Some(CustomLayout { pattern: pattern?.value, required, marker })
+    let layout = CustomLayout { pattern: pattern?.value, required, marker };
+    if wanted && layout.tells_no_torn_one() && !is_given {
+        let message =
+            format!("[{key}] has neither `required` nor `marker`: nothing tells a torn checkpoint");
+        let mend = "add required = [\"…\"], the files that each one has, or marker = \"…\", the one that is \
+                    written last";
+        notes.warning(&span, codes::LAYOUT_TELLS_NOTHING, message, mend);
+    }
+    Some(layout)
 }
 
 fn template(notes: &Notes<'_>, table: &mut Table<'_, '_>, parts: &[&str]) -> Option<String> {
     let found = table.text("resume")?;
-    match resume_text::check_parts_template(&found.value, parts) {
-        Ok(()) => {}
-        Err(TemplateProblem::Unknown { name, at }) => {
-            let of_parts = parts.iter().flat_map(|part| {
+    for problem in resume_text::template_problems(&found.value, parts) {
+        note_template(notes, &found, parts, &problem);
+    }
+    Some(found.value)
+}
+
+fn note_template(
+    notes: &Notes<'_>,
+    found: &Found<String>,
+    parts: &[&str],
+    problem: &TemplateProblem,
+) {
+    match problem {
+        TemplateProblem::Unknown { name, at } => {
+            let of_parts = parts.iter().filter(|part| parts::is_name(part)).flat_map(|part| {
                 resume_text::PART_PLACEHOLDERS.iter().map(move |what| format!("{part}.{what}"))
             });
             let known = resume_text::PLACEHOLDERS.iter().map(|name| (*name).to_owned());
             let known: Vec<String> = known.chain(of_parts).collect();
-            let near = nearest(&name, known.iter().map(String::as_str));
-            let span = inside(notes, &found.span, &found.value, at, name.len() + 2);
+            let near = nearest(name, known.iter().map(String::as_str));
+            let span = inside(notes, &found.span, &found.value, *at, name.len() + 2);
             let message = format!("unknown placeholder `{{{name}}}`");
             let mend = "there are {path}, {root}, {step} and {name}; and of a part {NAME.path}, \
                         {NAME.root} and {NAME.name}";
@@ -339,16 +385,15 @@ fn template(notes: &Notes<'_>, table: &mut Table<'_, '_>, parts: &[&str]) -> Opt
                 Diagnostic::error(notes.source.at(&span), codes::PLACEHOLDER, message, mend);
             notes.add(error.near(near.map(|near| format!("{{{near}}}"))));
         }
-        Err(problem @ TemplateProblem::InQuotes { at, .. }) => {
-            let span = inside(notes, &found.span, &found.value, at, 1);
+        TemplateProblem::InQuotes { at, .. } => {
+            let span = inside(notes, &found.span, &found.value, *at, 1);
             let mend = "take the quotes out: each value is quoted by itself";
             notes.error(&span, codes::PLACEHOLDER, problem.to_string(), mend);
         }
-        Err(problem @ TemplateProblem::NoStep { .. }) => {
+        TemplateProblem::NoStep { .. } => {
             notes.error(&found.span, codes::PLACEHOLDER, problem.to_string(), "leave it out");
         }
     }
-    Some(found.value)
 }
 
 fn resume_command(notes: &Notes<'_>, table: &mut Table<'_, '_>) -> Option<String> {

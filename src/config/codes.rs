@@ -102,6 +102,12 @@ codes! {
     TOP_TAGS = 64;
     /// A trainer whose flags lose work in silence.
     TRAINER_FLAG = 65;
+    /// A layout of one's own in which nothing tells a torn checkpoint.
+    LAYOUT_TELLS_NOTHING = 66;
+    /// `repair_tracker` where no tracker is ever rewritten.
+    TRACKER_UNUSED = 67;
+    /// A folder of checkpoints that is not there on this machine.
+    NO_FOLDER = 68;
     /// One job name in two files.
     NAME_TWICE = 70;
     /// Two jobs on one checkpoint prefix.

@@ -12,9 +12,9 @@ use super::files;
 use super::platform;
 use super::reader::{Found, Table, parse};
 use super::schema::JOB;
+use super::set::Claim;
 use super::size::{self, Launcher};
 use super::submit;
-use crate::model::checkpoint::Location;
 use crate::model::ids::{JobKey, JobName, TargetName};
 use crate::model::money::Money;
 use crate::model::resume_text::{self, ResumePlace};
@@ -61,7 +61,7 @@ pub struct JobFile {
     /// The name, whether or not the rest is right, and where it stands.
     pub name: Option<(JobName, Anchor)>,
     /// The checkpoint prefixes, whether or not the rest is right, and where they stand.
-    pub prefixes: Vec<(Location, Anchor)>,
+    pub prefixes: Vec<Claim>,
     /// The content, if it is free of errors.
     pub spec: Option<JobSpec>,
     /// Everything that was found, sorted.

@@ -11,6 +11,7 @@ pub mod codes;
 pub mod daemon;
 pub mod diagnostic;
 pub mod duration;
+pub mod format_words;
 pub mod job;
 pub mod mapping;
 pub mod nearest;

@@ -1,11 +1,11 @@
 //! `[checkpoint.parts.NAME]`: further prefixes that hold the rest of each checkpoint.
 
 use super::body::Body;
-use super::checkpoint::{custom, format, location};
+use super::checkpoint::{claim, custom, format, location};
 use super::codes;
-use super::diagnostic::{Anchor, Notes};
+use super::diagnostic::Notes;
 use super::reader::{Span, Table};
-use crate::model::checkpoint::Location;
+use super::set::Claim;
 use crate::model::resume_text::{self, PLACEHOLDERS};
 use crate::model::spec::{CheckpointPart, Target};
 
@@ -28,7 +28,7 @@ pub(super) fn read(
     table: &mut Table<'_, '_>,
     body: Option<&Body<'_, '_>>,
     target: Option<&Target>,
-    prefixes: &mut Vec<(Location, Anchor)>,
+    prefixes: &mut Vec<Claim>,
 ) -> Parts {
     let mut parts = Parts { names: Vec::new(), whole: Vec::new() };
     for (count, (name, mut table)) in table.named_tables("parts").into_iter().enumerate() {
@@ -47,10 +47,11 @@ pub(super) fn read(
         }
         let header = table.span().clone();
         let place = location(notes, &mut table, body, target, &header);
-        prefixes
-            .extend(place.as_ref().map(|(place, _, span)| (place.clone(), notes.source.at(span))));
+        prefixes.extend(place.as_ref().map(|place| claim(notes, place, Some(&name.value))));
         let format = format(notes, &mut table);
-        let key = format!("checkpoint.parts.{}.custom", name.value);
+        // A name that cannot be one is not to be written a second time.
+        let shown = if is_name(&name.value) { name.value.as_str() } else { "NAME" };
+        let key = format!("checkpoint.parts.{shown}.custom");
         let custom = custom(notes, &mut table, &key, format.as_deref(), &header);
         table.finish();
         parts.names.push(name.value.clone());
@@ -62,7 +63,8 @@ pub(super) fn read(
     parts
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a part may be called so.
+pub(super) fn is_name(name: &str) -> bool {
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     name.len() <= NAME_MOST
         && name.bytes().all(letter)
@@ -86,7 +88,7 @@ pub(super) fn check_reach(notes: &Notes<'_>, parts: &[&str], resume: Option<&str
         let message = "`resume` does not say which checkpoint of the main prefix to load";
         notes.warning(header, codes::RESUME_LOST, message, "add {step} or {path}");
     }
-    for part in parts.iter().filter(|_| !template.is_empty()) {
+    for part in parts.iter().filter(|part| !template.is_empty() && is_name(part)) {
         if !resume_text::names_part(template, part) {
             let message = format!("`resume` does not say which checkpoint of `{part}` to load");
             let mend = format!("add {{step}} or {{{part}.path}}");

@@ -14,6 +14,17 @@ use crate::model::spec::JobSpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+/// A checkpoint prefix that a job file names.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// The prefix.
+    pub location: Location,
+    /// Where the file names it.
+    pub at: Anchor,
+    /// The part of the checkpoint that it is of; `None` is the main one.
+    pub part: Option<String>,
+}
+
 /// Other jobs that one message names.
 const NAMED_MOST: usize = 3;
 
@@ -26,6 +37,8 @@ pub struct JobSet {
     pub rejected: Vec<(PathBuf, Option<JobName>)>,
     /// Whether the folder was read to its end. If not, a job that is missing here may have a file.
     pub whole: bool,
+    /// The checkpoint prefixes of all files, right or wrong.
+    pub claims: Vec<Claim>,
     /// Everything that was found, sorted by file and line.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -71,6 +84,7 @@ fn set(mut paths: Vec<PathBuf>, found: Vec<Diagnostic>, rules: Rules<'_>) -> Job
     set.diagnostics.extend(names_inside(&jobs));
     for (index, (path, file)) in jobs.into_iter().enumerate() {
         set.diagnostics.extend(file.diagnostics);
+        set.claims.extend(file.prefixes);
         match (file.spec, refused.remove(&index)) {
             (Some(spec), None) => set.accepted.push((path, spec)),
             (_, claims) => {
@@ -128,18 +142,22 @@ fn names_inside(jobs: &[(PathBuf, JobFile)]) -> Vec<Diagnostic> {
 }
 
 fn prefixes_shared(jobs: &[(PathBuf, JobFile)]) -> Vec<(usize, Diagnostic)> {
-    let mut claims: Vec<(Vec<&str>, usize, &Location, &Anchor)> = Vec::new();
+    let mut claims: Vec<(Vec<&str>, usize, &Claim)> = Vec::new();
     for (index, (_, file)) in jobs.iter().enumerate() {
-        for (place, at) in &file.prefixes {
+        for claim in &file.prefixes {
+            let place = &claim.location;
             // `oss://` and `s3://` name the same buckets.
             let kind = if place.scheme == Scheme::File { "file" } else { "bucket" };
             let mut parts = vec![kind, place.bucket.as_str()];
             parts.extend(place.prefix.split('/').filter(|part| !part.is_empty()));
-            claims.push((parts, index, place, at));
+            claims.push((parts, index, claim));
         }
     }
     // Sorted by their parts, whatever lies inside a prefix follows it at once.
-    claims.sort();
+    claims.sort_by(|a, b| {
+        let key = |c: &(Vec<&str>, usize, &Claim)| (c.1, c.2.location.clone(), c.2.at.clone());
+        a.0.cmp(&b.0).then_with(|| key(a).cmp(&key(b)))
+    });
     let mut shared: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut around: Vec<usize> = Vec::new();
     for (place, claim) in claims.iter().enumerate() {
@@ -154,15 +172,27 @@ fn prefixes_shared(jobs: &[(PathBuf, JobFile)]) -> Vec<(usize, Diagnostic)> {
     }
     let mut found = Vec::new();
     for (place, others) in shared {
-        let (_, index, location, at) = &claims[place];
+        let (_, index, claim) = &claims[place];
+        let is_own = |other: &&usize| claims[**other].1 == *index;
+        let within = others.iter().any(|other| is_own(&other));
         let others = listed(others.iter().map(|other| {
-            let (_, index, location, _) = &claims[*other];
-            format!("{} ({location})", jobs[*index].0.display())
+            let (_, of, other) = &claims[*other];
+            let who = match &other.part {
+                _ if of != index => jobs[*of].0.display().to_string(),
+                Some(part) => format!("the part `{part}` of the same job"),
+                None => "the main prefix of the same job".to_owned(),
+            };
+            format!("{who} ({})", other.location)
         }));
-        let message = format!("checkpoint prefix {location} overlaps with {others}");
-        let mend = "give each job, and each part, a prefix of its own: two writers destroy each other's \
-             checkpoints";
-        let error = Diagnostic::error((*at).clone(), codes::PREFIX_SHARED, message, mend);
+        let message = format!("checkpoint prefix {} overlaps with {others}", claim.location);
+        let mend = if within {
+            "give each part a prefix of its own, beside the main one: a look into the outer one finds the \
+             checkpoints of both"
+        } else {
+            "give each job, and each part, a prefix of its own: two writers destroy each other's \
+             checkpoints"
+        };
+        let error = Diagnostic::error(claim.at.clone(), codes::PREFIX_SHARED, message, mend);
         found.push((*index, error));
     }
     found

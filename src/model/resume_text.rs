@@ -96,11 +96,27 @@ pub fn check_template(template: &str) -> Result<(), TemplateProblem> {
 /// # Errors
 /// The first problem.
 pub fn check_parts_template(template: &str, parts: &[&str]) -> Result<(), TemplateProblem> {
+    template_problems(template, parts).into_iter().next().map_or(Ok(()), Err)
+}
+
+/// Everything that is wrong with the placeholders of a resume template, in the order of its text: one
+/// that does not exist may stand inside quotes as well.
+pub fn template_problems(template: &str, parts: &[&str]) -> Vec<TemplateProblem> {
     let is_known = |name: &str| match name.split_once('.') {
         Some((part, what)) => parts.contains(&part) && PART_PLACEHOLDERS.contains(&what),
         None => PLACEHOLDERS.contains(&name),
     };
-    fill(template, |name| Ok(is_known(name).then(String::new))).map(drop)
+    let mut found = Vec::new();
+    for piece in pieces(template) {
+        let Kind::Placeholder(name) = piece.kind else { continue };
+        if !is_known(name) {
+            found.push(TemplateProblem::Unknown { name: name.into(), at: piece.at });
+        }
+        if piece.place == Place::Quoted {
+            found.push(TemplateProblem::InQuotes { name: name.into(), at: piece.at });
+        }
+    }
+    found
 }
 
 /// Whether a resume template tells the trainer which checkpoint of a part to load: by a step, which
@@ -526,6 +542,15 @@ mod tests {
             Err(TemplateProblem::InQuotes { at: 5, .. })
         ));
         assert_eq!(check_template("--load {root} ${HOME} {{root}} {\"a\":1} {a,b}"), Ok(()));
+        let all: Vec<(bool, usize)> = template_problems("--x '{root}' {stp} '{stq}'", &[])
+            .into_iter()
+            .map(|problem| match problem {
+                TemplateProblem::Unknown { at, .. } => (true, at),
+                TemplateProblem::InQuotes { at, .. } => (false, at),
+                TemplateProblem::NoStep { .. } => panic!("it needs a checkpoint"),
+            })
+            .collect();
+        assert_eq!(all, [(false, 5), (true, 13), (true, 20), (false, 20)]);
         let no_step = render("{step}", "/m", &point("x", ".", None));
         assert_eq!(no_step, Err(TemplateProblem::NoStep { path: "x".into() }));
     }

@@ -137,6 +137,17 @@ pub struct CustomLayout {
     pub marker: Option<String>,
 }
 
+/// Names of single files whose end shows that they are whole.
+const TELLING: [&str; 3] = [".pt", ".pth", ".ckpt"];
+
+impl CustomLayout {
+    /// Whether nothing in the layout tells a torn checkpoint from a whole one.
+    pub fn tells_no_torn_one(&self) -> bool {
+        let is_telling = TELLING.iter().any(|end| self.pattern.ends_with(end));
+        self.required.is_empty() && self.marker.is_none() && !is_telling
+    }
+}
+
 /// What the first attempt does where checkpoints may already be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FirstStart {

@@ -106,6 +106,46 @@ fn check_shows_place_line_caret_and_sums_up() {
 }
 
 #[test]
+fn a_part_inside_its_own_main_prefix_is_told_by_its_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = write(folder.path(), "spotkeeper.toml", DAEMON);
+    let part = |path: &str, more: &str| {
+        let tables = format!(
+            "resume = \"{{step}}\"\n[checkpoint.parts.critic]\npath = \"{path}\"\n{more}[retry]"
+        );
+        let job = write(folder.path(), "a.toml", &JOB.replace("[retry]", &tables));
+        run_check(&config, vec![job], Form::Text)
+    };
+    for path in ["/mnt/ckpt/run42", "/mnt/ckpt/run42/critic", "/mnt/ckpt"] {
+        let (code, text) = part(path, "");
+        assert_eq!(code, 5, "{text}");
+        assert!(text.contains("overlaps with the part `critic` of the same job"), "{text}");
+        assert!(text.contains("overlaps with the main prefix of the same job"), "{text}");
+        assert!(!text.contains("overlaps with /"), "{text}");
+    }
+    let data = "[checkpoint.parts.data]\npath = \"/mnt/ckpt/critic/data\"\n";
+    let (_, text) = part("/mnt/ckpt/critic", data);
+    assert!(text.contains("overlaps with the part `data` of the same job"), "{text}");
+    assert!(!text.contains("main prefix"), "{text}");
+    assert_eq!(part("/mnt/ckpt/critic", "").0, 0);
+}
+
+#[test]
+fn a_folder_of_checkpoints_that_is_not_there_is_warned_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = write(folder.path(), "spotkeeper.toml", DAEMON);
+    let there = folder.path().join("ck");
+    let url = format!("url = \"file://{}\"", there.display());
+    let job = write(folder.path(), "a.toml", &JOB.replace("path = \"/mnt/ckpt/run42\"", &url));
+    let (code, text) = run_check(&config, vec![job.clone()], Form::Text);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains(":18:7: warning[E068]") && text.contains("mounted"), "{text}");
+    std::fs::create_dir(&there).expect("made");
+    let (code, text) = run_check(&config, vec![job], Form::Text);
+    assert_eq!((code, text.as_str()), (0, "0 errors, 0 warnings in 2 files\n"));
+}
+
+#[test]
 fn a_broken_daemon_file_does_not_hide_what_is_wrong_with_jobs() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = DAEMON.replace("region = \"cn-hangzhou\"", "regio = 5");

@@ -190,7 +190,72 @@ const BAD: &[(&str, &str, &[&str])] = &[
     (
         "settle = \"60s\"",
         "format = \"custom\"\ncustom = { pattern = \"s-{step}\" }",
-        &["17:1 E061 warning"],
+        &["17:1 E061 warning", "20:10 E066 warning"],
+    ),
+    // Something has to tell a torn one: files, a marker, or the end of the file itself.
+    (
+        "[retry]",
+        "format = \"custom\"\nresume = \"\"\n[checkpoint.custom]\npattern = \"s-{step}\"\nrequired = []\n[retry]",
+        &["22:1 E066 warning"],
+    ),
+    (
+        "[retry]",
+        "format = \"custom\"\nresume = \"\"\n[checkpoint.custom]\npattern = \"s-{step}\"\nmarker = \"OK\"\n[retry]",
+        &[],
+    ),
+    (
+        "[retry]",
+        "format = \"custom\"\nresume = \"\"\n[checkpoint.custom]\npattern = \"s-{step}.ckpt\"\n[retry]",
+        &[],
+    ),
+    (
+        "[retry]",
+        "format = \"custom\"\nresume = \"\"\n[checkpoint.custom]\npattern = \"s-{step}\"\nmarker = \"../x\"\n[retry]",
+        &["24:10 E025"],
+    ),
+    (
+        "[retry]",
+        "resume = \"{step}\"\n[checkpoint.parts.critic]\npath = \"/mnt/ckpt/critic\"\nformat = \"custom\"\ncustom = { pattern = \"{step}\" }\n[retry]",
+        &["24:10 E066 warning"],
+    ),
+    // A tracker that is never rewritten.
+    ("settle = \"60s\"", "format = \"hf-trainer\"\nrepair_tracker = true", &["20:18 E067 warning"]),
+    ("settle = \"60s\"", "format = \"lightning\"\nrepair_tracker = false", &[]),
+    ("settle = \"60s\"", "format = \"deepspeed\"\nrepair_tracker = true", &[]),
+    (
+        "settle = \"60s\"",
+        "format = \"deepspeed\"\nresume = \"--tag {name}\"\nrepair_tracker = true",
+        &["21:18 E067 warning"],
+    ),
+    (
+        "settle = \"60s\"",
+        "format = \"deepspeed\"\nresume = \"--load {root}\"\nrepair_tracker = true",
+        &[],
+    ),
+    // An empty tracker ends Megatron whatever its argument says.
+    (
+        "settle = \"60s\"",
+        "format = \"megatron-legacy\"\nresume = \"--load {root} --ckpt-step {step}\"\nrepair_tracker = true",
+        &[],
+    ),
+    ("settle = \"60s\"", "format = \"megatron\"", &["19:10 E025 megatron-torch-dist"]),
+    ("settle = \"60s\"", "format = \"huggingface\"", &["19:10 E025 hf-trainer"]),
+    // Everything that is wrong with a template.
+    (
+        "settle = \"60s\"",
+        "resume = \"--load '{root}' --step {stp}\"",
+        &["19:19 E060", "19:34 E060 {step}"],
+    ),
+    (
+        "settle = \"60s\"",
+        "resume = \"--load '{root} --step {stp}\"",
+        &["19:19 E060", "19:33 E060", "19:33 E060 {step}"],
+    ),
+    // A part whose name cannot be one: nothing else is asked of that name.
+    (
+        "[retry]",
+        "resume = \"--x {path}\"\n[checkpoint.parts.my-critic]\npath = \"/mnt/ckpt/critic\"\n[retry]",
+        &["21:19 E025"],
     ),
     ("path = \"/mnt/ckpt/run42\"", "url = \"oss://key:pass@bucket/x\"", &["18:7 E052"]),
     // The way of the resume argument.
