@@ -94,7 +94,8 @@ async fn look(
     }
     let ambiguous = ambiguous(&sides);
     if !ambiguous.is_empty() {
-        return Ok(Findings { ambiguous, ..Findings::default() });
+        let of = sides.iter().flat_map(|side| side.first.ambiguous_of.iter().cloned());
+        return Ok(Findings { ambiguous, ambiguous_of: of.collect(), ..Findings::default() });
     }
     let newest: Vec<Option<Position>> = positions(&sides);
     step_down(&mut sides, now).await?;

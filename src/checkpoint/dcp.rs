@@ -29,6 +29,11 @@ const STORAGE: &str = "storage_data";
 const STORAGE_CLASS: &str = "_StorageInfo";
 /// Metadata files of single ranks that are read at one time.
 const READS_AT_ONCE: usize = 16;
+/// The field that names what a chunk is of.
+const NAME: &str = "fqn";
+/// What a name of an optimizer's state has in it, in small letters: those of torch, of torchtitan,
+/// of Megatron, and what scripts call theirs.
+const OPTIMIZERS: [&str; 5] = ["optim", "opt.", "opt_", "exp_avg", "moment"];
 /// By how much a shard may seem younger than `.metadata`: servers keep whole seconds.
 const YOUNGER_SLACK: Duration = Duration::from_secs(5);
 
@@ -37,6 +42,8 @@ const YOUNGER_SLACK: Duration = Duration::from_secs(5);
 pub(super) enum Shards {
     /// All are there in full; how many.
     Whole(usize),
+    /// The same, and none of the names in it is of an optimizer.
+    WholeWeights(usize),
     /// All that this many ranks name are there in full. How many ranks there were stands nowhere.
     OfRanks(u64),
     /// One is missing or short; or `.metadata` itself is not right.
@@ -93,22 +100,18 @@ fn metadata_of(checkpoint: &Checkpoint, folder: &str) -> Result<Vec<Object>, Str
     }
 }
 
-fn compare_all(
-    checkpoint: &Checkpoint,
-    folder: &str,
-    files: &[Object],
-    read: &[BTreeMap<String, u64>],
-) -> Shards {
+fn compare_all(checkpoint: &Checkpoint, folder: &str, files: &[Object], read: &[Named]) -> Shards {
     let listed: BTreeMap<&str, &Object> = checkpoint
         .objects
         .iter()
         .filter_map(|object| Some((object.key.strip_prefix(folder)?, object)))
         .collect();
     let mut shards = 0;
-    for (sizes, metadata) in read.iter().zip(files) {
-        match compare(folder, sizes, &listed, metadata) {
+    for (named, metadata) in read.iter().zip(files) {
+        match compare(folder, &named.sizes, &listed, metadata) {
             Shards::Whole(count) => shards += count,
-            found @ (Shards::OfRanks(_)
+            found @ (Shards::WholeWeights(_)
+            | Shards::OfRanks(_)
             | Shards::Torn(_)
             | Shards::Younger(_)
             | Shards::Unreadable(_)) => return found,
@@ -116,7 +119,8 @@ fn compare_all(
     }
     match files {
         [one] if metadata_rank(one.key.rsplit('/').next().unwrap_or_default()).is_none() => {
-            Shards::Whole(shards)
+            let is_weights = read.iter().all(|named| named.optimizer == Some(false));
+            if is_weights { Shards::WholeWeights(shards) } else { Shards::Whole(shards) }
         }
         ranks => Shards::OfRanks(ranks.len() as u64),
     }
@@ -138,13 +142,22 @@ fn shard_rank(name: &str) -> Option<u64> {
     digits(name.strip_prefix("__")?.strip_suffix(".distcp")?.split_once('_')?.0)
 }
 
+/// What a metadata file names.
+#[derive(Debug)]
+struct Named {
+    /// The shards, and how many bytes of each are used.
+    sizes: BTreeMap<String, u64>,
+    /// Whether a chunk is of an optimizer; `None` where no chunk has a name.
+    optimizer: Option<bool>,
+}
+
 /// How many bytes of each shard a metadata file says are used; or what is wrong with the file.
 async fn read_sizes(
     objects: &Objects,
     name: &str,
     key: &str,
     size: u64,
-) -> Result<Result<BTreeMap<String, u64>, Shards>, StoreError> {
+) -> Result<Result<Named, Shards>, StoreError> {
     let torn = |why: &str| Ok(Err(Shards::Torn(format!("{name}: {why}"))));
     let unreadable = |why: &str| Ok(Err(Shards::Unreadable(format!("{name}: {why}"))));
     if size == 0 {
@@ -158,8 +171,8 @@ async fn read_sizes(
         Read::Changed => return torn("it changed while it was looked at"),
         Read::Refused(why) => return unreadable(&why),
     };
-    let sizes = match sizes(&bytes) {
-        Ok(sizes) => sizes,
+    let (sizes, optimizer) = match sizes(&bytes) {
+        Ok(found) => found,
         Err(error @ (PickleError::Cut | PickleError::Malformed { .. })) => {
             return torn(&error.to_string());
         }
@@ -170,7 +183,8 @@ async fn read_sizes(
     if sizes.is_empty() {
         return torn("it names no shard");
     }
-    Ok(Ok(sizes.into_iter().map(|(name, used)| (name.to_owned(), used)).collect()))
+    let sizes = sizes.into_iter().map(|(name, used)| (name.to_owned(), used)).collect();
+    Ok(Ok(Named { sizes, optimizer }))
 }
 
 fn compare(
@@ -217,11 +231,12 @@ pub(super) fn has_younger(checkpoint: &Checkpoint) -> bool {
     })
 }
 
-/// How many bytes of each shard are used; `None` if the pickle is something else. A large model has
-/// some hundred thousand entries: none of them is kept.
-fn sizes(bytes: &[u8]) -> Result<Option<BTreeMap<&str, u64>>, PickleError> {
+/// How many bytes of each shard are used, `None` if the pickle is something else; and whether a chunk
+/// is of an optimizer. A large model has some hundred thousand entries: none of them is kept.
+fn sizes(bytes: &[u8]) -> Result<(Option<BTreeMap<&str, u64>>, Option<bool>), PickleError> {
     let mut sizes: BTreeMap<&str, u64> = BTreeMap::new();
     let (mut made, mut filled, mut has_storage) = (0_u64, 0_u64, false);
+    let mut optimizer = None;
     skim(bytes, |seen| match seen {
         Seen::Made(class) => made += u64::from(class == STORAGE_CLASS),
         Seen::Entries(entries) => {
@@ -231,9 +246,19 @@ fn sizes(bytes: &[u8]) -> Result<Option<BTreeMap<&str, u64>>, PickleError> {
                 let used = sizes.entry(path).or_default();
                 *used = end.max(*used);
             }
+            for (key, name) in entries {
+                if let (Plain::Text(NAME), Plain::Text(name)) = (key, name) {
+                    optimizer = Some(optimizer == Some(true) || is_optimizers(name));
+                }
+            }
         }
     })?;
-    Ok((has_storage && made == filled).then_some(sizes))
+    Ok(((has_storage && made == filled).then_some(sizes), optimizer))
+}
+
+fn is_optimizers(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    OPTIMIZERS.iter().any(|word| name.contains(word))
 }
 
 /// Path and end of one stored chunk, by the fields of its `_StorageInfo`.
@@ -289,7 +314,9 @@ mod tests {
         for count in [2_u32, 120_000] {
             let bytes = metadata(count);
             assert!(bytes.len() as u64 <= PICKLE_LIMIT_BYTES, "{}", bytes.len());
-            let sizes = sizes(&bytes).expect("a pickle").expect("metadata");
+            let (sizes, optimizer) = sizes(&bytes).expect("a pickle");
+            let sizes = sizes.expect("metadata");
+            assert_eq!(optimizer, Some(false), "its names are those of layers");
             let last = u64::from(count) * 8;
             let wanted = [("__0_0.distcp", last - 8), ("__1_0.distcp", last)];
             assert_eq!(sizes, BTreeMap::from(wanted), "{count}");
@@ -299,8 +326,8 @@ mod tests {
         let at = text.windows(6).rposition(|window| window == b"length").expect("the field");
         let mut other = text.clone();
         other[at] = b'L';
-        assert_eq!(sizes(&other), Ok(None));
-        assert_eq!(sizes(b"}."), Ok(None));
+        assert_eq!(sizes(&other).map(|found| found.0), Ok(None));
+        assert_eq!(sizes(b"}."), Ok((None, None)));
     }
 
     #[test]

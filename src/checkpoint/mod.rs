@@ -8,11 +8,13 @@
 //! A new format is one file in `formats` and, if its names are new, one row in `names`.
 //! Tests: `tests/world/checkpoints.rs` and beside the code.
 
+mod choice;
 pub mod common_step;
 mod dcp;
 mod earlier_run;
 pub mod fence;
 pub mod formats;
+mod hints;
 pub mod location;
 pub mod names;
 pub mod objects;

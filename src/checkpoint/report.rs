@@ -1,8 +1,36 @@
 //! Findings as `spotkeeper checkpoints URL -o json` prints them.
 
-use crate::model::checkpoint::{Findings, ResumePoint};
+use super::hints::{hints, mend};
+use crate::model::checkpoint::{Findings, Location, ResumePoint};
 use crate::model::resume_text::{TemplateProblem, render};
 use serde_json::{Map, Value, json};
+
+/// Where a tracker that leads elsewhere would be mended.
+#[derive(Debug, Clone, Copy)]
+pub struct Mendable<'a> {
+    /// The location that was looked into.
+    pub location: &'a Location,
+    /// The endpoint of its bucket, where one was named.
+    pub storage: Option<&'a str>,
+}
+
+/// The JSON of findings, with what mends a tracker that makes the resume argument useless.
+///
+/// # Errors
+/// A template that cannot be filled.
+pub fn json_with_mend(
+    findings: &Findings,
+    template: Option<&str>,
+    suspects: &[String],
+    place: Mendable<'_>,
+) -> Result<Value, TemplateProblem> {
+    let mut report = json(findings, template, suspects)?;
+    let mend = findings.chosen.as_ref().and_then(|point| mend(point, template, place));
+    if let (Some(mend), Some(chosen)) = (mend, report.get_mut("chosen")) {
+        chosen["mend"] = json!({ "why": mend.why, "command": mend.command });
+    }
+    Ok(report)
+}
 
 /// The JSON of findings. `template` is the person's own resume argument, if any; the argument's paths
 /// begin with `{mount}`, which stands for the location as the container sees it. `suspects` are
@@ -21,6 +49,15 @@ pub fn json(
     report.insert("chosen".into(), json!(chosen));
     if !findings.ambiguous.is_empty() {
         report.insert("ambiguous".into(), json!(findings.ambiguous));
+    }
+    if !findings.ambiguous_of.is_empty() {
+        let roots = findings.ambiguous.iter().zip(&findings.ambiguous_of);
+        let roots = roots.map(|(path, names)| json!({ "path": path, "names": names }));
+        report.insert("roots".into(), roots.collect());
+    }
+    let hints = hints(findings);
+    if !hints.is_empty() {
+        report.insert("hints".into(), json!(hints));
     }
     let candidates: Vec<Value> = findings
         .candidates
@@ -117,5 +154,9 @@ mod tests {
         let wanted =
             json!({"format": null, "chosen": null, "ambiguous": ["a", "b"], "candidates": []});
         assert_eq!(report, wanted);
+        let of = vec!["Accelerate".to_owned(), "DeepSpeed".to_owned()];
+        let named = Findings { ambiguous_of: of, ..ambiguous };
+        let report = json(&named, None, &[]).expect("a report");
+        assert_eq!(report["roots"][1], json!({ "path": "b", "names": "DeepSpeed" }));
     }
 }

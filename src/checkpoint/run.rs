@@ -38,14 +38,17 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Roots that are one run; else the paths of all of them.
-    pub(super) fn of_roots(found: Vec<(Root, NameShape)>) -> Result<Option<Self>, Vec<String>> {
+    /// Roots that are one run; else the paths of all of them, and whose names are in each.
+    pub(super) fn of_roots(
+        found: Vec<(Root, NameShape)>,
+    ) -> Result<Option<Self>, BTreeMap<String, BTreeSet<&'static str>>> {
         let Some((_, shape)) = found.first() else { return Ok(None) };
         let shape = shape.clone();
         if !is_one_run(&found) {
-            let mut paths: Vec<_> = found.into_iter().map(|(root, _)| root.path).collect();
-            paths.sort();
-            paths.dedup();
+            let mut paths: BTreeMap<String, BTreeSet<&'static str>> = BTreeMap::new();
+            for (root, shape) in found {
+                paths.entry(root.path).or_default().insert(shape.whose());
+            }
             return Err(paths);
         }
         let roots: Vec<Root> = found.into_iter().map(|(root, _)| root).collect();

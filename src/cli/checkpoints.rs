@@ -4,10 +4,12 @@
 use super::output::{Column, Format, Page, as_json, or_dash, step, table};
 use super::{Console, Exit, Failure};
 use crate::api::wire::document;
+use crate::checkpoint::location;
+use crate::checkpoint::report::{self, Mendable};
 use crate::checkpoint::scan::{ScanOptions, look_at};
 use crate::checkpoint::store_s3::{StorageAccess, StorageKeys};
-use crate::checkpoint::{location, report};
 use crate::cli::text::plain;
+use crate::config::format_words::{FORMATS, which_there_are};
 use crate::config::{DAEMON_FILE, Surroundings, load_daemon};
 use crate::model::checkpoint::{Location, Look, Scheme};
 use crate::model::spec::{Commands, CredentialsRef, CustomLayout, Target};
@@ -24,7 +26,8 @@ pub struct CheckpointsArgs {
     /// A job, or a URL: oss://BUCKET/PREFIX, s3://BUCKET/PREFIX, file:///FOLDER
     #[arg(value_name = "JOB|URL")]
     pub place: String,
-    /// Show also those that are older than the chosen one and were not looked at
+    /// Show also those that are older than the chosen one and were not looked at; with `-o name`, also
+    /// what is not whole
     #[arg(long)]
     pub all: bool,
     /// Read the names by this format [default: auto; for a job, its own]
@@ -93,8 +96,8 @@ pub async fn checkpoints(
     match as_json(&found, console.format) {
         Some(json) => write!(console.out, "{json}")?,
         None if console.format == Format::Name => {
-            for candidate in candidates(&found) {
-                writeln!(console.out, "{}", plain(text(candidate, "path")))?;
+            for path in names(&found, shown) {
+                writeln!(console.out, "{}", plain(path))?;
             }
         }
         None => write!(console.out, "{}", render(&found, shown, console.width))?,
@@ -114,6 +117,14 @@ pub fn render(found: &Value, shown: Shown, width: Option<u16>) -> String {
             let step = step(chosen.get("step").and_then(Value::as_u64));
             page.line("Chosen", &format!("step {step}, {}", text(chosen, "path")));
             page.line("Resume", text(chosen, "resume"));
+            if let Some(mend) = chosen.get("mend") {
+                page.list(
+                    "Mend",
+                    [text(mend, "why"), text(mend, "command")]
+                        .into_iter()
+                        .filter(|t| !t.is_empty()),
+                );
+            }
         }
         None => {
             page.line("Chosen", "none");
@@ -123,13 +134,25 @@ pub fn render(found: &Value, shown: Shown, width: Option<u16>) -> String {
     let roots: Vec<&str> = roots.filter_map(Value::as_str).collect();
     if !roots.is_empty() {
         page.line("Ambiguous", "several runs or formats; name the one that is meant:");
-        page.list("", roots);
+        let names = |root: &str| {
+            let all = found.get("roots").and_then(Value::as_array).into_iter().flatten();
+            let mut all = all.filter(|one| text(one, "path") == root);
+            all.next().map(|one| format!("{root}  (names of {})", text(one, "names")))
+        };
+        let roots: Vec<String> =
+            roots.into_iter().map(|root| names(root).unwrap_or_else(|| root.to_owned())).collect();
+        page.list("", roots.iter().map(String::as_str));
     }
+    let hints = found.get("hints").and_then(Value::as_array).into_iter().flatten();
+    page.list("Hint", hints.filter_map(Value::as_str));
     let path = chosen.map_or("", |chosen| text(chosen, "path"));
     let all: Vec<&Value> = candidates(found).collect();
+    let chosen_at = all.iter().position(|one| chosen.is_some() && text(one, "path") == path);
     let rows: Vec<Vec<Cow<'_, str>>> = all
         .iter()
-        .filter(|one| shown == Shown::All || text(one, "verdict") != "not_checked")
+        .enumerate()
+        .filter(|(at, one)| shown == Shown::All || !is_hidden(*at, one, chosen_at))
+        .map(|(_, one)| one)
         .map(|one| cells(one, chosen.is_some() && text(one, "path") == path))
         .collect();
     if !rows.is_empty() {
@@ -137,9 +160,39 @@ pub fn render(found: &Value, shown: Shown, width: Option<u16>) -> String {
     }
     let hidden = all.len() - rows.len();
     if hidden > 0 {
-        page.block(&format!("{hidden} older, not checked; `--all` shows them\n"));
+        let why = |one: &&&Value| text(one, "why").contains("shows no step");
+        let unsure = all.iter().enumerate().filter(|(at, one)| is_hidden(*at, one, chosen_at));
+        let is_sure = unsure.map(|(_, one)| one).filter(why).count() == 0;
+        let older = if is_sure { "older" } else { "older or of an unknown step" };
+        page.block(&format!("{hidden} {older}, not checked; `--all` shows them\n"));
     }
     page.text()
+}
+
+/// Whether a row is left out: it was not looked at, since it comes behind the chosen one.
+fn is_hidden(at: usize, one: &Value, chosen_at: Option<usize>) -> bool {
+    text(one, "verdict") == "not_checked" && chosen_at.is_some_and(|chosen| at > chosen)
+}
+
+/// What `-o name` prints: the chosen one first, then the other whole ones, so that the first line is
+/// the one to go on from; nothing where none is chosen. With `--all` all others behind these.
+pub fn names(found: &Value, shown: Shown) -> Vec<&str> {
+    let chosen = found.get("chosen").filter(|chosen| !chosen.is_null());
+    let chosen = chosen.map(|chosen| text(chosen, "path"));
+    let of = |is_whole: bool| {
+        candidates(found)
+            .filter(move |one| (text(one, "verdict") == "whole") == is_whole)
+            .map(|one| text(one, "path"))
+            .filter(move |path| Some(*path) != chosen)
+    };
+    let mut names: Vec<&str> = chosen.into_iter().collect();
+    if chosen.is_some() || shown == Shown::All {
+        names.extend(of(true));
+    }
+    if shown == Shown::All {
+        names.extend(of(false));
+    }
+    names
 }
 
 fn candidates(found: &Value) -> impl Iterator<Item = &Value> {
@@ -171,7 +224,19 @@ async fn look_below(args: &CheckpointsArgs, console: &Console<'_>) -> Result<Val
     let options = options(args)?;
     match look_at(&place, access.as_ref(), &options, console.moment.now).await {
         Look::Done(findings) => {
-            report::json(&findings, None, &[]).map_err(|e| Failure::Look(e.to_string()))
+            let storage = access.as_ref().map(|access| access.endpoint.as_str());
+            let mendable = Mendable { location: &place, storage };
+            let found = report::json_with_mend(&findings, None, &[], mendable);
+            let mut found = found.map_err(|e| Failure::Look(e.to_string()))?;
+            if options.custom.as_ref().is_some_and(CustomLayout::tells_no_torn_one) {
+                let hint = "nothing tells a torn one of this layout from a whole one: add --required \
+                            FILE, or --marker FILE (the one written last)";
+                match found.get_mut("hints").and_then(Value::as_array_mut) {
+                    Some(hints) => hints.push(hint.into()),
+                    None => found["hints"] = serde_json::json!([hint]),
+                }
+            }
+            Ok(found)
         }
         Look::CouldNotLook { why, .. } => {
             Err(Failure::Look(format!("could not look below {place}: {why}")))
@@ -187,7 +252,11 @@ fn options(args: &CheckpointsArgs) -> Result<ScanOptions, Failure> {
             let why = "`--format custom` needs `--pattern`, such as --pattern 'step-{step}'";
             return Err(Failure::Usage(why.to_owned()));
         }
-        (Some(word), None) => word,
+        (Some(word), None) if FORMATS.contains(&word) => word,
+        (Some(word), None) => {
+            let why = format!("unknown format `{word}`: {}", which_there_are(word));
+            return Err(Failure::Usage(why));
+        }
         (None | Some("custom"), Some(_)) => "custom",
         (Some(word), Some(_)) => {
             let why = format!("`--pattern` is a layout of your own: not with `--format {word}`");

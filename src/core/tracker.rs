@@ -10,13 +10,11 @@ use super::event::Word;
 use super::job::{Recovery, Start, kept};
 use super::retry;
 use super::step::{Draft, Effect};
-use crate::model::checkpoint::{
-    Findings, Location, Pin, ResumePoint, Scheme, Tracker, TrackerRewrite, TrackerText,
-    TrackerWrite,
-};
+use crate::model::checkpoint::{Findings, Pin, ResumePoint, Tracker, TrackerRewrite, TrackerWrite};
 use crate::model::command_words::{is_option, words};
-use crate::model::resume_text::{has_resume, names_main, quoted};
+use crate::model::resume_text::{has_resume, names_main};
 use crate::model::spec::{CheckpointSpec, JobSpec};
+use crate::model::tracker_mend::{mending_command, says as found};
 use std::path::Path;
 use std::time::Duration;
 
@@ -139,7 +137,9 @@ pub(super) fn leads_past_zero(
     findings: &Findings,
 ) -> Option<String> {
     let chosen = findings.chosen.as_ref().map(|point| &point.path);
-    let there = chosen.or_else(|| findings.passed_over.first().map(|one| &one.path))?;
+    let passed = || findings.passed_over.first().map(|one| &one.path);
+    let unclear = || findings.undecided().map(|one| &one.path).or(findings.ambiguous.first());
+    let there = chosen.or_else(passed).or_else(unclear)?;
     let written = draft.given.spec.body.get("UserCommand").and_then(|text| text.as_str());
     let option = reads_below(written.unwrap_or_default(), &checkpoint.mount)?;
     Some(format!(
@@ -164,37 +164,6 @@ fn reads_below(command: &str, mount: &str) -> Option<&'static str> {
             word.split_once('=').map(|(_, value)| value).or_else(next).is_some_and(is_meant)
         })
     })
-}
-
-/// What stands in a tracker, for people.
-fn found(text: Option<&TrackerText>) -> String {
-    match text {
-        None => "is not there".to_owned(),
-        Some(TrackerText { size: 0, .. }) => "is empty".to_owned(),
-        Some(TrackerText { text, .. }) => format!("says `{text}`"),
-    }
-}
-
-/// The command line that writes the tracker.
-fn mending_command(location: &Location, rewrite: &TrackerRewrite, storage: Option<&str>) -> String {
-    let key = match location.prefix.as_str() {
-        "" => rewrite.key.clone(),
-        prefix => format!("{prefix}/{}", rewrite.key),
-    };
-    let text = quoted(&rewrite.wanted);
-    match location.scheme {
-        Scheme::File => format!("printf %s {text} > {}", quoted(&format!("/{key}"))),
-        Scheme::Oss => {
-            let url = quoted(&format!("oss://{}/{key}", location.bucket));
-            format!("f=$(mktemp) && printf %s {text} > \"$f\" && ossutil cp -f \"$f\" {url}")
-        }
-        Scheme::S3 => {
-            let url = quoted(&format!("s3://{}/{key}", location.bucket));
-            let endpoint = storage
-                .map_or(String::new(), |storage| format!(" --endpoint-url {}", quoted(storage)));
-            format!("printf %s {text} | aws s3 cp{endpoint} - {url}")
-        }
-    }
 }
 
 /// Decides the rewrite that has to come before the next attempt. The gate was asked right before.

@@ -296,8 +296,15 @@ pub struct Findings {
     pub chosen: Option<ResumePoint>,
     /// Roots of several runs or formats between which a person has to decide. Nothing is chosen.
     pub ambiguous: Vec<String>,
+    /// Whose names are in each of these, for people.
+    #[serde(default)]
+    pub ambiguous_of: Vec<String>,
     /// Newest first, at most [`CANDIDATES_LIMIT`].
     pub candidates: Vec<Candidate>,
+    /// Where nothing is chosen: what speaks for a layout of a person's own that has only the names of a
+    /// format, in words.
+    #[serde(default)]
+    pub doubt: Option<String>,
     /// The newest one, if it is incomplete.
     pub unfinished: Option<Unfinished>,
     /// Where the checkpoint has several parts and no step is whole in all of them, though some have
@@ -409,6 +416,16 @@ impl PassOver {
 }
 
 impl Findings {
+    /// The roots between which a person has to decide, with whose names are in each.
+    pub fn ambiguous_words(&self) -> String {
+        let of = self.ambiguous_of.iter().map(String::as_str).chain(std::iter::repeat(""));
+        let each = self.ambiguous.iter().zip(of).map(|(root, of)| match of {
+            "" => root.clone(),
+            of => format!("{root} (names of {of})"),
+        });
+        each.collect::<Vec<_>>().join(", ")
+    }
+
     /// The chosen one among the candidates.
     pub fn chosen_candidate(&self) -> Option<&Candidate> {
         let chosen = self.chosen.as_ref()?;

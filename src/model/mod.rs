@@ -16,4 +16,5 @@ pub mod secret;
 pub mod spec;
 pub mod step_pattern;
 pub mod time;
+pub mod tracker_mend;
 pub mod view;

@@ -7,7 +7,7 @@ use super::views::{
     checkpoint_for, ended_view, event_view, open_view, progress_view, suspect_views, why_in_a_row,
 };
 use super::work::Work;
-use crate::checkpoint::report;
+use crate::checkpoint::report::{self, Mendable};
 use crate::core::acts::cannot_retry_from;
 use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Recovery, Start, Wanted};
 use crate::core::phase::{Phase, phase};
@@ -439,8 +439,16 @@ impl Driver {
                         .checkpoint
                         .as_ref()
                         .and_then(|checkpoint| checkpoint.resume.as_deref());
-                    report::json(&findings, template, &suspects)
-                        .map_err(|error| Refusal::NotNow(error.to_string()))
+                    let checkpoint = spec.checkpoint.as_ref().filter(|one| !one.repair_tracker);
+                    let storage = looking.place.as_ref().and_then(|place| place.storage.as_deref());
+                    match checkpoint {
+                        Some(checkpoint) => {
+                            let place = Mendable { location: &checkpoint.location, storage };
+                            report::json_with_mend(&findings, template, &suspects, place)
+                        }
+                        None => report::json(&findings, template, &suspects),
+                    }
+                    .map_err(|error| Refusal::NotNow(error.to_string()))
                 }
             }
         })

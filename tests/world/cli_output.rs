@@ -386,6 +386,53 @@ fn pages_say_all_and_command_nothing() {
     golden("checkpoints-ambiguous.txt", &checkpoints::render(&ambiguous, Shown::Tested, Some(80)));
 }
 
+#[test]
+fn the_first_name_is_the_one_to_go_on_from() {
+    let mut look = found();
+    assert_eq!(checkpoints::names(&look, Shown::Tested), ["ck/iter_0031000"]);
+    let all = ["ck/iter_0031000", "ck/iter_0031500", "ck/iter_0030000"];
+    assert_eq!(checkpoints::names(&look, Shown::All), all);
+    look["candidates"][0]["verdict"] = "whole".into();
+    assert_eq!(checkpoints::names(&look, Shown::Tested), all[..2], "whole, and passed over");
+    look["chosen"] = Value::Null;
+    assert_eq!(checkpoints::names(&look, Shown::Tested), [] as [&str; 0]);
+}
+
+#[test]
+fn what_was_passed_is_shown_and_is_not_called_older() {
+    let row = |step: u64, verdict: &str, why: &str| {
+        json!({ "step": step, "path": format!("s/{step}"), "verdict": verdict, "suspect": false,
+                "why": why })
+    };
+    let look = json!({
+        "format": "custom",
+        "chosen": { "step": 20, "path": "s/20", "resume": "'{mount}/s/20'",
+            "mend": { "why": "s/latest is empty", "command": "printf %s '20' > '/s/latest'" } },
+        "candidates": [
+            row(40, "not_checked", "newer than what another part has"),
+            row(20, "whole", "all there"),
+            row(10, "not_checked", "older than the chosen one"),
+            row(0, "not_checked", "its name shows no step: it may be newer or older"),
+        ],
+    });
+    let text = checkpoints::render(&look, Shown::Tested, None);
+    assert!(text.contains("newer than what another part has"), "{text}");
+    assert!(
+        text.ends_with("2 older or of an unknown step, not checked; `--all` shows them\n"),
+        "{text}"
+    );
+    assert!(text.contains("Mend         s/latest is empty\n             printf %s '20'"), "{text}");
+    let none = json!({
+        "format": null, "chosen": null, "candidates": [],
+        "ambiguous": ["a", "b"],
+        "roots": [{ "path": "a", "names": "Accelerate" }, { "path": "b", "names": "DeepSpeed" }],
+        "hints": ["go on so", "or so"],
+    });
+    let text = checkpoints::render(&none, Shown::Tested, None);
+    assert!(text.contains("a  (names of Accelerate)\n"), "{text}");
+    assert!(text.contains("Hint         go on so\n             or so\n"), "{text}");
+}
+
 fn done() -> Vec<ActReport> {
     vec![ActReport {
         job: "vit-large".into(),
@@ -432,6 +479,19 @@ fn each_document_is_as_its_schema_says() {
             golden(&name, &(text::json(&value, text::Lines::Many) + "\n"));
         }
     }
+}
+
+#[test]
+fn a_look_that_leaves_something_to_do_is_as_its_schema_says() {
+    let look = json!({
+        "format": null,
+        "chosen": { "step": null, "path": "a", "resume": "", "mend": { "why": "x", "command": null } },
+        "ambiguous": ["a"],
+        "roots": [{ "path": "a", "names": "DeepSpeed" }],
+        "hints": ["x"],
+        "candidates": [],
+    });
+    check("checkpoints", &document(&look));
 }
 
 #[test]

@@ -41,6 +41,19 @@ fn has_weights(checkpoint: &Checkpoint) -> bool {
     checkpoint.objects.iter().any(|object| starts(&object.key))
 }
 
+/// Whether Accelerate writes a file of that name: scripts of every kind have a `model.pt`.
+fn is_written(key: &str) -> bool {
+    let name = key.split('/').next().unwrap_or_default();
+    let exact = ["optimizer.bin", "scheduler.bin", "sampler.bin", "dl_state_dict.bin", "scaler.pt"];
+    let is_tensors = name.starts_with("model") && name.ends_with(".safetensors");
+    let begins = [RANDOM, "pytorch_model", "custom_checkpoint_"];
+    exact.contains(&name)
+        || is_tensors
+        || name == "model.safetensors.index.json"
+        || fsdp::is_optimizer(name)
+        || begins.iter().any(|begin| name.starts_with(begin))
+}
+
 fn has_optimizer(checkpoint: &Checkpoint) -> bool {
     checkpoint.objects.iter().any(|object| object.key.starts_with("optimizer"))
 }
@@ -99,11 +112,16 @@ impl Format for Accelerate {
         let is_others = |checkpoint: &Checkpoint| {
             checkpoint.name.starts_with("step-") || orbax::is_orbax(checkpoint)
         };
-        newest.iter().filter(|checkpoint| !is_others(checkpoint)).any(|checkpoint| {
-            has_weights(checkpoint)
-                || has_optimizer(checkpoint)
-                || checkpoint.directly_in("").any(|(name, _)| name.starts_with(RANDOM))
-        })
+        newest
+            .iter()
+            .filter(|checkpoint| !is_others(checkpoint))
+            .any(|checkpoint| checkpoint.objects.iter().any(|object| is_written(&object.key)))
+    }
+
+    fn is_sure(&self, checkpoint: &Checkpoint) -> bool {
+        fsdp::has_weights(checkpoint)
+            || fsdp::has_optimizer(checkpoint)
+            || checkpoint.directly_in("").any(|(name, _)| name.starts_with(RANDOM))
     }
 
     fn is_checkpoint(&self, name: &str, folder: &Folder) -> bool {

@@ -10,7 +10,7 @@
 //! Facts: Composer 0.32.1.
 
 use super::dcp::is_dcp;
-use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, parts};
+use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, parts, weights};
 use crate::checkpoint::dcp::METADATA;
 use crate::checkpoint::names::{Kind, NameShape};
 use crate::checkpoint::objects::{Folder, Object, StoreError, join};
@@ -45,8 +45,8 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
     let checkpoint = case.checkpoint;
     let (Some(folder), Some((stem, _))) = (&case.root.folder, rank_of(&checkpoint.name)) else {
         return match checkpoint.objects.as_slice() {
-            [file] if file.key.is_empty() => parts::files(case, &[file], Pickles::Undecided).await,
-            _ => parts::dcp(case, "").await,
+            [file] if file.key.is_empty() => whole_with_optimizer(case, &[file]).await,
+            _ => parts::dcp_with_optimizer(case, "").await,
         };
     };
     let all = ranks(folder);
@@ -81,7 +81,18 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
             .collect(),
     };
     let files: Vec<&Object> = beside.objects.iter().collect();
-    parts::files(Case { checkpoint: &beside, ..case }, &files, Pickles::Undecided).await
+    whole_with_optimizer(Case { checkpoint: &beside, ..case }, &files).await
+}
+
+/// The files of all ranks, which have to be whole and to hold more than weights.
+async fn whole_with_optimizer(
+    case: Case<'_>,
+    files: &[&Object],
+) -> Result<parts::Settled, StoreError> {
+    match (parts::files(case, files, Pickles::Undecided).await?, files.first()) {
+        (None, Some(first)) => weights::composer(case, first).await,
+        (found, _) => Ok(found),
+    }
 }
 
 impl Format for Composer {

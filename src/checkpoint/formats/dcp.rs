@@ -2,7 +2,7 @@
 //!
 //! The tests are those of [`parts::dcp`]. torchtitan writes `checkpoint/step-N` and takes the step;
 //! with other scripts the argument is their own. A torchtitan folder with an index of safetensors
-//! and no `.metadata` is an export of the weights.
+//! and no `.metadata` is an export of the weights, and so is a last save of the model alone.
 
 use super::{Case, Checkpoint, Format, Judgement, ResumeWay, parts};
 use crate::checkpoint::dcp::{METADATA, metadata_rank};
@@ -29,7 +29,7 @@ async fn judge(case: Case<'_>) -> Result<Judgement, StoreError> {
         let why = "an export of the weights: it has no optimizer".to_owned();
         return Ok(Judgement { wholeness: Wholeness::WeightsOnly, why });
     }
-    if let Some(settled) = parts::dcp(case, "").await? {
+    if let Some(settled) = parts::dcp_with_optimizer(case, "").await? {
         return Ok(settled);
     }
     Ok(Judgement::whole("each shard is as long as its metadata says"))

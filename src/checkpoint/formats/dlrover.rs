@@ -58,7 +58,7 @@ impl Format for Dlrover {
                 return Ok(judgement);
             }
             let whole = || Judgement::whole("each shard is as long as .metadata says");
-            Ok(parts::dcp(case, "").await?.unwrap_or_else(whole))
+            Ok(parts::dcp_with_optimizer(case, "").await?.unwrap_or_else(whole))
         }
         .boxed()
     }

@@ -22,7 +22,7 @@ const OPTIMIZER: &str = "optimizer";
 const SAME_WORLD_PART: u64 = 20;
 
 /// Whether a name directly in a checkpoint is of an optimizer: `optimizer_0`, `optimizer_fsdp_rank0.bin`.
-fn is_optimizer(name: &str) -> bool {
+pub(super) fn is_optimizer(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(OPTIMIZER) else { return false };
     rest.starts_with("_fsdp") || rest.strip_prefix('_').and_then(digits).is_some()
 }

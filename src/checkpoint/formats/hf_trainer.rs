@@ -213,6 +213,14 @@ impl Format for HfTrainer {
         }
     }
 
+    fn is_sure(&self, checkpoint: &Checkpoint) -> bool {
+        checkpoint.has(STATE)
+            || checkpoint.has("training_args.bin")
+            || deepspeed::inner(checkpoint).is_some()
+            || fsdp::has_weights(checkpoint)
+            || checkpoint.directly_in("").any(|(name, _)| name.starts_with("rng_state"))
+    }
+
     fn is_checkpoint(&self, _name: &str, folder: &Folder) -> bool {
         // Final weights in an output folder have a state too, but no optimizer.
         let optimizer = |name: &&str| match name.strip_suffix('/') {

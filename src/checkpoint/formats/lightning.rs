@@ -11,10 +11,11 @@
 //! ```
 //!
 //! `global_step` stands in each: of the file, of meta.pt, or of DeepSpeed's model states.
+//! With `save_weights_only` the file has no `optimizer_states`: it is weights only.
 //! `ckpt_path="last"` may find an old or a cut `last.ckpt`, or none and train from zero: the path is
 //! always given. Facts: pytorch-lightning 2.6.6.
 
-use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, deepspeed, parts};
+use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, deepspeed, parts, weights};
 use crate::checkpoint::dcp::METADATA;
 use crate::checkpoint::names::{Kind, NameShape};
 use crate::checkpoint::objects::{Folder, Object, StoreError};
@@ -33,7 +34,7 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
     if let [file] = checkpoint.objects.as_slice()
         && file.key.is_empty()
     {
-        return parts::files(case, &[file], Pickles::Undecided).await;
+        return whole_with_optimizer(case, file).await;
     }
     let states = "checkpoint/";
     if checkpoint.has(states) && !checkpoint.has(METADATA) {
@@ -42,12 +43,20 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
         }
         return deepspeed::settle(case, states).await;
     }
-    if let found @ Some(_) = parts::dcp(case, "").await? {
+    if let found @ Some(_) = parts::dcp_with_optimizer(case, "").await? {
         return Ok(found);
     }
     match checkpoint.object("meta.pt") {
-        Some(meta) => parts::files(case, &[meta], Pickles::Undecided).await,
+        Some(meta) => whole_with_optimizer(case, meta).await,
         None => Ok(Some(Judgement::torn("meta.pt is missing"))),
+    }
+}
+
+/// A file of `torch.save` that has to be whole and to hold more than weights.
+async fn whole_with_optimizer(case: Case<'_>, file: &Object) -> Result<parts::Settled, StoreError> {
+    match parts::files(case, &[file], Pickles::Undecided).await? {
+        None => weights::lightning(case, file).await,
+        found @ Some(_) => Ok(found),
     }
 }
 

@@ -13,7 +13,7 @@
 //! empty or no number ends the trainer with exit code 0, whatever the argument. What the tracker of
 //! `non_persistent` names is loaded if it is not below the tracker's number or that of `--ckpt-step`.
 
-use super::{Case, Checkpoint, Judgement, Pickles, ResumeWay, Root, parts};
+use super::{Case, Checkpoint, Judgement, Pickles, ResumeWay, Root, parts, weights};
 use crate::checkpoint::names::{self, Kind, NameShape};
 use crate::checkpoint::objects::{
     Folder, Object, Objects, Read, SMALL_FILE_LIMIT, StoreError, join,
@@ -175,6 +175,14 @@ impl<'a> Ranks<'a> {
         })
     }
 
+    /// The model of the first rank, if no file beside it is of an optimizer.
+    fn without_optimizer_file(&self) -> Option<&'a Object> {
+        let (_, files) = self.0.first_key_value()?;
+        let is_model = |object: &&&Object| object.key.rsplit('/').next() == Some(MODEL);
+        let has_other = Self::names(files).iter().any(|n| n != MODEL && n.contains("optim"));
+        files.iter().find(is_model).filter(|_| !has_other).copied()
+    }
+
     fn files(&self) -> Vec<&'a Object> {
         self.0.values().flatten().copied().collect()
     }
@@ -246,7 +254,13 @@ pub(super) async fn judge_ranks(case: Case<'_>) -> Result<Option<Judgement>, Sto
             return Ok(Some(Judgement::torn(lack)));
         }
     }
-    parts::files(case, &ranks.files(), Pickles::Undecided).await
+    if let found @ Some(_) = parts::files(case, &ranks.files(), Pickles::Undecided).await? {
+        return Ok(found);
+    }
+    match ranks.without_optimizer_file() {
+        Some(model) => weights::megatron(case, model).await,
+        None => Ok(None),
+    }
 }
 
 /// What a person reads of a whole one.

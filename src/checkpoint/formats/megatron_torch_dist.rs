@@ -132,9 +132,13 @@ pub(super) async fn settle(case: Case<'_>, folder: &str) -> Result<parts::Settle
             }
         }
     }
-    if let found @ Some(_) = parts::dcp(case, folder).await? {
-        return Ok(found);
-    }
+    let weights = match parts::dcp_with_optimizer(case, folder).await? {
+        Some(Judgement { wholeness: Wholeness::WeightsOnly, why }) => {
+            Some(Judgement::weights_only(why))
+        }
+        Some(found) => return Ok(Some(found)),
+        None => None,
+    };
     if checkpoint.has(&key(INTEGRITY)) {
         let integrity: Integrity = match parts::json(case, &key(INTEGRITY)).await? {
             Ok(integrity) => integrity,
@@ -145,9 +149,11 @@ pub(super) async fn settle(case: Case<'_>, folder: &str) -> Result<parts::Settle
             let why = format!("{}, which {INTEGRITY} names, is missing", key(name));
             return Ok(Some(Judgement::torn(why)));
         }
-        return unlike(case, folder, &integrity).await;
+        if let found @ Some(_) = unlike(case, folder, &integrity).await? {
+            return Ok(found);
+        }
     }
-    Ok(None)
+    Ok(weights)
 }
 
 impl Format for MegatronTorchDist {

@@ -30,8 +30,10 @@ mod megatron_torch_dist;
 mod ms_swift_megatron;
 mod nemo;
 mod orbax;
+pub(super) mod own_files;
 mod parts;
 mod verl;
+mod weights;
 
 /// A folder whose children are checkpoints.
 #[derive(Debug, Clone)]
@@ -105,6 +107,10 @@ impl Judgement {
     fn torn(why: impl Into<String>) -> Self {
         Self { wholeness: Wholeness::Torn, why: why.into() }
     }
+
+    fn weights_only(why: impl Into<String>) -> Self {
+        Self { wholeness: Wholeness::WeightsOnly, why: why.into() }
+    }
 }
 
 /// How the trainer is brought to load a checkpoint.
@@ -160,6 +166,12 @@ pub trait Format: fmt::Debug + Send + Sync {
     /// Whether the checkpoints of a root are its own, by what lies inside the newest ones. Asked only
     /// where several may be meant.
     fn claims(&self, newest: &[&Checkpoint]) -> bool;
+
+    /// Whether something in a checkpoint is this format's alone, and not what any script may call its
+    /// files.
+    fn is_sure(&self, _checkpoint: &Checkpoint) -> bool {
+        true
+    }
 
     /// Whether a folder is itself one of its checkpoints.
     fn is_checkpoint(&self, name: &str, folder: &Folder) -> bool;

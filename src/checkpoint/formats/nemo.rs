@@ -13,7 +13,9 @@
 //! the newest finished `-last` by itself, and raises where all of them are unfinished.
 //! Facts: nemo-toolkit 3.0.0.
 
-use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, megatron_torch_dist, parts};
+use super::{
+    Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, megatron_torch_dist, parts, weights,
+};
 use crate::checkpoint::names::{Kind, NameShape, rank_of};
 use crate::checkpoint::objects::{Folder, Object, StoreError, join};
 use crate::model::checkpoint::Pin;
@@ -99,7 +101,18 @@ async fn settle_ranks(
         ..case.checkpoint.clone()
     };
     let files: Vec<&Object> = beside.objects.iter().collect();
-    parts::files(Case { checkpoint: &beside, ..case }, &files, Pickles::Undecided).await
+    whole_with_optimizer(Case { checkpoint: &beside, ..case }, &files).await
+}
+
+/// Files of Lightning that have to be whole and to hold more than weights.
+async fn whole_with_optimizer(
+    case: Case<'_>,
+    files: &[&Object],
+) -> Result<parts::Settled, StoreError> {
+    match (parts::files(case, files, Pickles::Undecided).await?, files.first()) {
+        (None, Some(first)) => weights::lightning(case, first).await,
+        (found, _) => Ok(found),
+    }
 }
 
 async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
@@ -137,7 +150,7 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
         let why = format!("{rank} is missing, which others here have");
         return Ok(Some(Judgement::torn(why)));
     }
-    parts::files(case, &files, Pickles::Undecided).await
+    whole_with_optimizer(case, &files).await
 }
 
 /// A checkpoint that is one file has an empty key.

@@ -210,15 +210,37 @@ fn of_ranks(case: Case<'_>, folder: &str, ranks: u64) -> Settled {
 
 /// Whether a DCP folder within the checkpoint (empty, or ending in `/`) is whole.
 pub(super) async fn dcp(case: Case<'_>, folder: &str) -> Result<Settled, StoreError> {
-    Ok(match dcp::check(case.objects, case.checkpoint, folder).await? {
+    let shards = dcp::check(case.objects, case.checkpoint, folder).await?;
+    Ok(if matches!(shards, Shards::WholeWeights(_)) {
+        None
+    } else {
+        of_shards(case, folder, shards)
+    })
+}
+
+/// The same of a folder that has to hold an optimizer as well.
+pub(super) async fn dcp_with_optimizer(
+    case: Case<'_>,
+    folder: &str,
+) -> Result<Settled, StoreError> {
+    Ok(of_shards(case, folder, dcp::check(case.objects, case.checkpoint, folder).await?))
+}
+
+fn of_shards(case: Case<'_>, folder: &str, shards: Shards) -> Settled {
+    match shards {
         Shards::Whole(_) => None,
+        Shards::WholeWeights(count) => {
+            let names = dcp::METADATA;
+            let why = format!("{count} shards, and {folder}{names} names nothing of an optimizer");
+            Some(Judgement::weights_only(why))
+        }
         Shards::OfRanks(ranks) => of_ranks(case, folder, ranks),
         Shards::Torn(why) => Some(Judgement::torn(why)),
         // A save that was cut leaves one such checkpoint, a copy of the whole root leaves several.
         Shards::Younger(_) if case.siblings.iter().any(|sibling| dcp::has_younger(sibling)) => None,
         Shards::Younger(why) => Some(Judgement::torn(why)),
         Shards::Unreadable(why) => Some(Judgement { wholeness: Wholeness::Unreadable, why }),
-    })
+    }
 }
 
 /// What a file's name says of how it can be tested.

@@ -8,12 +8,14 @@ mod mutations;
 mod namings;
 mod neighbours;
 mod oddities;
+mod own_layouts;
 mod passed_over;
 mod requests;
 mod several;
 mod stores;
 #[cfg(feature = "emulator")]
 mod trainer;
+mod weights_only;
 
 use bucket::{Bucket, cases, json};
 use serde_json::Value;
