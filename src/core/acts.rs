@@ -88,7 +88,9 @@ fn on_retry_from(draft: &mut Draft<'_>, from: ResumeFrom) {
         ResumeFrom::Step(_) => (best_step, partly),
         ResumeFrom::Fresh => (None, false),
     };
-    next.progress = Progress { best_step, ran, partly, fresh_since, asked, ..Default::default() };
+    let zero_asked = from == ResumeFrom::Fresh;
+    next.progress =
+        Progress { best_step, ran, partly, fresh_since, asked, zero_asked, ..Default::default() };
     next.look_next(draft.given.now.boot);
     let text = match from {
         ResumeFrom::Step(step) => format!(
@@ -120,7 +122,8 @@ fn on_retry(draft: &mut Draft<'_>) {
     // An end that went well is still to be judged; the others are forgiven.
     next.unjudged = next.unjudged.take().filter(|e| e.verdict.cause == Cause::Succeeded);
     next.wanted = Wanted::Run;
-    let Progress { best, best_step, best_at, ran, partly, fresh_since, .. } = next.progress;
+    let Progress { best, best_step, best_at, ran, partly, fresh_since, zero_asked, .. } =
+        next.progress;
     let asked = next.progress.asked.filter(|_| !could_not);
     next.progress = Progress {
         best,
@@ -130,6 +133,7 @@ fn on_retry(draft: &mut Draft<'_>) {
         partly,
         fresh_since,
         asked,
+        zero_asked,
         ..Default::default()
     };
     next.look_next(draft.given.now.boot);

@@ -460,6 +460,10 @@ pub struct Progress {
     /// The step that a person asked to go on from, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<AskedFrom>,
+    /// Whether a person asked for a start at zero, and no attempt has run since: what is there, be it of
+    /// several runs or of nobody knows what, does not stand against it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub zero_asked: bool,
 }
 
 /// A start that a person asked for.

@@ -183,6 +183,7 @@ pub(super) fn lose(draft: &mut Draft<'_>, at: usize, why: &str) {
     draft.next.tally.count(ended.verdict.cause, 1);
     draft.next.progress.ran += ran;
     draft.next.progress.ran_since += ran;
+    draft.next.progress.zero_asked = false;
     draft.ended.push(ended.clone());
     draft.next.look_next(draft.given.now.boot);
     if !twin && draft.next.result.is_none() {

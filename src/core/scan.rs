@@ -86,8 +86,14 @@ fn on_blind(draft: &mut Draft<'_>, why: &str, needs_person: bool) {
 }
 
 fn on_found(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: Findings) {
+    if !findings.ambiguous.is_empty() && draft.next.progress.zero_asked {
+        if judge(draft, Some(&findings)) && draft.next.block.is_none() {
+            choose(draft, checkpoint, &findings);
+        }
+        return;
+    }
     if !findings.ambiguous.is_empty() {
-        let roots = findings.ambiguous.join(", ");
+        let roots = findings.ambiguous_words();
         block(
             draft,
             BlockKind::AmbiguousCheckpoints,
@@ -245,12 +251,43 @@ fn choose(draft: &mut Draft<'_>, checkpoint: &CheckpointSpec, findings: &Finding
     draft.next.recovery = Recovery::Ready { start, looked: draft.given.now.boot };
 }
 
+/// Zero by a person's word, whatever is there, unless the trainer would not start there.
+fn zero_as_asked(
+    draft: &mut Draft<'_>,
+    checkpoint: &CheckpointSpec,
+    findings: &Findings,
+) -> Option<Start> {
+    if let Some(why) = tracker::leads_past_zero(draft, checkpoint, findings) {
+        block(draft, BlockKind::TrackerRewrite, &why);
+        return None;
+    }
+    let what = match findings.undecided() {
+        _ if !findings.ambiguous.is_empty() => {
+            Some(format!("checkpoints of several runs ({})", findings.ambiguous_words()))
+        }
+        Some(candidate) => Some(format!("{} ({})", candidate.path, candidate.why)),
+        None => None,
+    };
+    if let Some(what) = what {
+        let text = format!(
+            "starts at zero, as a person asked, beside {}: once this attempt has run, nobody can tell \
+             its checkpoints from those; move these away, or point `checkpoint.path` at its own, before",
+            kept(&what)
+        );
+        draft.say(None, Word::Alarm, text);
+    }
+    Some(Start::Fresh)
+}
+
 /// Whether zero is right where no whole checkpoint was found.
 fn from_zero(
     draft: &mut Draft<'_>,
     checkpoint: &CheckpointSpec,
     findings: &Findings,
 ) -> Option<Start> {
+    if draft.next.progress.zero_asked {
+        return zero_as_asked(draft, checkpoint, findings);
+    }
     if let Some(candidate) = findings.undecided() {
         let why = format!(
             "nobody can tell from outside whether {} under {} is whole: {}",

@@ -258,6 +258,8 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     draft.next.tally.count(ended.verdict.cause, 1);
     draft.next.progress.ran += ran;
     draft.next.progress.ran_since += ran;
+    // What it may have saved is never started over.
+    draft.next.progress.zero_asked &= ended.verdict.cause == Cause::NeverStarted;
     draft.ended.push(ended.clone());
     overlap::note_end(draft, &ended, began);
     let succeeded = ended.verdict.cause == Cause::Succeeded;

@@ -1,9 +1,10 @@
 //! What a person asks for, and what a person sees.
 
 use super::desk::{Desk, HOUR, MINUTE, as_in, golden, id, none, unknown, whole};
-use spotkeeper::core::job::{BlockKind, OutcomeKind, Source, Wanted};
+use spotkeeper::core::job::{BlockKind, OutcomeKind, Source, Start, Wanted};
 use spotkeeper::core::phase::Phase;
 use spotkeeper::core::step::{Act, Input};
+use spotkeeper::model::checkpoint::{ResumeFrom, Wholeness};
 use spotkeeper::model::cloud::{SendOutcome, Status};
 use spotkeeper::model::time::Now;
 
@@ -156,6 +157,47 @@ fn whatever_is_under_way_goes_on_after_a_crash() {
 
 fn none_or_whole() -> spotkeeper::model::checkpoint::Findings {
     whole(&[10])
+}
+
+#[test]
+fn zero_by_a_persons_word_is_zero_whatever_lies_there() {
+    let mut several = none();
+    several.ambiguous = vec!["a".to_owned(), "b".to_owned()];
+    several.ambiguous_of = vec!["Accelerate".to_owned(), "DeepSpeed".to_owned()];
+    let mut unknown = whole(&[10]);
+    unknown.chosen = None;
+    for candidate in &mut unknown.candidates {
+        candidate.wholeness = Wholeness::Unknown;
+    }
+    for (there, kind) in
+        [(several, BlockKind::AmbiguousCheckpoints), (unknown, BlockKind::UndecidedCheckpoints)]
+    {
+        let mut desk = ended();
+        desk.look(there.clone());
+        if desk.block().is_none() {
+            desk.wait_out();
+            desk.look(there.clone());
+        }
+        assert_eq!(desk.block(), Some(kind));
+        desk.act(Act::RetryFrom(ResumeFrom::Fresh)).submit(there.clone());
+        assert_eq!((desk.block(), &desk.job.open[0].start), (None, &Start::Fresh), "{kind:?}");
+        // It never ran: the word holds.
+        let no = desk.job.open[0].no;
+        desk.sent(SendOutcome::Accepted { id: id(no) });
+        desk.end(MINUTE, as_in("failed_no_resources.INFERRED"));
+        desk.look(there.clone());
+        assert_eq!(desk.block(), None, "{kind:?}");
+        desk.wait_out();
+        desk.submit(there.clone());
+        assert_eq!(desk.job.open[0].start, Start::Fresh);
+        // It ran and may have saved: nothing is started over.
+        desk.live().end(HOUR, as_in("failed_exit137")).look(there.clone());
+        if desk.block().is_none() {
+            desk.wait_out();
+            desk.look(there);
+        }
+        assert_eq!(desk.block(), Some(kind));
+    }
 }
 
 #[test]
