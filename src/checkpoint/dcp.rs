@@ -231,10 +231,13 @@ pub(super) fn has_younger(checkpoint: &Checkpoint) -> bool {
     })
 }
 
+/// How many bytes of each shard are used.
+type Sizes<'a> = BTreeMap<&'a str, u64>;
+
 /// How many bytes of each shard are used, `None` if the pickle is something else; and whether a chunk
 /// is of an optimizer. A large model has some hundred thousand entries: none of them is kept.
-fn sizes(bytes: &[u8]) -> Result<(Option<BTreeMap<&str, u64>>, Option<bool>), PickleError> {
-    let mut sizes: BTreeMap<&str, u64> = BTreeMap::new();
+fn sizes(bytes: &[u8]) -> Result<(Option<Sizes<'_>>, Option<bool>), PickleError> {
+    let mut sizes = Sizes::new();
     let (mut made, mut filled, mut has_storage) = (0_u64, 0_u64, false);
     let mut optimizer = None;
     skim(bytes, |seen| match seen {

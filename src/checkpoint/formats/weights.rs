@@ -28,9 +28,9 @@ async fn names(
         None => root,
     };
     let Some(entries) = of.and_then(|of| pickle.entries(of)) else { return Ok(None) };
-    let text = |value: &Value<'_>| match value {
-        Value::Text(text) => Some((*text).to_owned()),
-        _ => None,
+    let text = |value: &Value<'_>| {
+        let Value::Text(text) = value else { return None };
+        Some((*text).to_owned())
     };
     Ok(Some(entries.iter().filter_map(|(key, _)| text(pickle.get(*key))).collect()))
 }
