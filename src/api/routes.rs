@@ -3,6 +3,7 @@
 use super::wire::{self, ActDocument, ActRequest, ErrorDocument, JobList, VersionDocument, codes};
 use crate::model::error::Code;
 use crate::model::handle::{ActVerb, Handle, Refusal, Request};
+use crate::model::ids::CloudId;
 use axum::Router;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
@@ -102,6 +103,8 @@ pub fn router(handle: Handle, waits: Waits) -> Router {
         .route("/api/v1/jobs/{name}/pause", act_on(ActVerb::Pause))
         .route("/api/v1/jobs/{name}/resume", act_on(ActVerb::Resume))
         .route("/api/v1/jobs/{name}/retry", act_on(ActVerb::Retry))
+        .route("/api/v1/jobs/{name}/forget", act_on(ActVerb::Forget))
+        .route("/api/v1/jobs/{name}/adopt", post(adopt))
         .route("/api/v1/act", post(act_on_several))
         .route("/api/v1/events", get(events))
         .route("/api/v1/daemon", get(daemon))
@@ -275,6 +278,23 @@ async fn events(
 #[serde(deny_unknown_fields)]
 struct ActQuery {
     from: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AdoptQuery {
+    id: String,
+}
+
+/// As long as a look may take: DLC is asked, and a new store may have to wait.
+async fn adopt(
+    State(door): State<Door>,
+    Path(name): Path<String>,
+    query: Result<Query<AdoptQuery>, QueryRejection>,
+) -> Answer {
+    let id = CloudId::new(query?.0.id).map_err(|error| Fault::bad(error.to_string()))?;
+    let done = ask(&door, door.waits.look, |reply| Request::Adopt { id, name, reply });
+    Ok(answer(&ActDocument { done: vec![done.await??] }))
 }
 
 async fn act_on_several(

@@ -86,9 +86,11 @@ impl ActRequest {
             ActVerb::RetryFrom(from) => {
                 Self { names, verb: ActVerb::Retry, from: Some(from.to_string()) }
             }
-            ActVerb::Cancel | ActVerb::Pause | ActVerb::Resume | ActVerb::Retry => {
-                Self { names, verb, from: None }
-            }
+            ActVerb::Cancel
+            | ActVerb::Pause
+            | ActVerb::Resume
+            | ActVerb::Retry
+            | ActVerb::Forget => Self { names, verb, from: None },
         }
     }
 }
@@ -110,6 +112,32 @@ pub fn verb_of(verb: ActVerb, from: Option<&str>) -> Result<ActVerb, String> {
 pub struct ActDocument {
     /// Job by job.
     pub done: Vec<ActReport>,
+}
+
+/// What an act answers while no daemon runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WrittenDocument {
+    /// Nothing yet.
+    pub done: Vec<ActReport>,
+    /// What is done at the next start.
+    pub written_down: WrittenDown,
+}
+
+/// An act that waits for the daemon's next start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenDown {
+    /// The verb.
+    pub verb: String,
+    /// The jobs that were named.
+    pub jobs: Vec<String>,
+    /// Whether all jobs are meant that are not over.
+    pub all: bool,
+    /// Where it stands.
+    pub file: String,
+    /// The same in words.
+    pub text: String,
+    /// What is awaited.
+    pub awaited: Vec<String>,
 }
 
 /// `GET /version`, `version -o json`.

@@ -1,15 +1,18 @@
-//! `spotkeeper pause`, `resume` and `retry`, and what they share with `cancel`.
+//! `spotkeeper pause`, `resume`, `retry` and `forget`, and what they share with `cancel` and `adopt`.
 
+use super::asked::write_down;
 use super::output::{Format, Style, as_json, coloured};
 use super::{Console, Exit, Failure};
-use crate::cli::client::Client;
+use crate::api::wire::ActDocument;
+use crate::cli::client::{Answer, Client};
 use crate::cli::text::plain;
 use crate::model::checkpoint::ResumeFrom;
 use crate::model::handle::ActVerb;
 use crate::model::view::ActReport;
+use crate::store::asked::{Names, Wish};
 use std::fmt::Write as _;
 
-/// Arguments of `pause` and `resume`.
+/// Arguments of `pause`, `resume` and `forget`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ActArgs {
     /// The jobs
@@ -45,8 +48,10 @@ pub async fn act(
     console: &mut Console<'_>,
 ) -> Result<Exit, Failure> {
     let client = console.client()?;
-    client.rows(&args.jobs).await?;
-    send(&client, args.jobs.clone(), verb, console).await
+    match client.rows(&args.jobs).await {
+        Ok(_) => send(&client, args.jobs.clone(), verb, console).await,
+        Err(failure) => write_down(failure, wish(verb), Names::These(args.jobs.clone()), console),
+    }
 }
 
 /// Sends the act, and shows what it did.
@@ -57,6 +62,23 @@ pub(super) async fn send(
     console: &mut Console<'_>,
 ) -> Result<Exit, Failure> {
     let done = client.act(jobs, verb).await?;
+    show(&done, console)
+}
+
+/// What is written down for `verb` while no daemon runs.
+fn wish(verb: ActVerb) -> Wish {
+    match verb {
+        ActVerb::Cancel => Wish::Cancel,
+        ActVerb::Pause => Wish::Pause,
+        ActVerb::Resume => Wish::Resume,
+        ActVerb::Retry => Wish::Retry,
+        ActVerb::RetryFrom(from) => Wish::RetryFrom(from),
+        ActVerb::Forget => Wish::Forget,
+    }
+}
+
+/// Shows what an act did.
+pub(super) fn show(done: &Answer<ActDocument>, console: &mut Console<'_>) -> Result<Exit, Failure> {
     match as_json(&done.json, console.format) {
         Some(json) => write!(console.out, "{json}")?,
         None if console.format == Format::Name => {

@@ -1,10 +1,12 @@
 //! `spotkeeper cancel`: stops jobs for good. Asks first: running work is lost by it.
 
 use super::act::send;
+use super::asked::{is_stopped, write_down};
 use super::output::seconds;
 use super::{Console, Exit, Failure};
 use crate::model::handle::ActVerb;
 use crate::model::view::JobRow;
+use crate::store::asked::{Names, Wish};
 
 /// Arguments of `cancel`.
 #[derive(Debug, Clone, clap::Args)]
@@ -26,10 +28,15 @@ pub async fn cancel(args: &CancelArgs, console: &mut Console<'_>) -> Result<Exit
         console.must_be_askable("cancel", "-y")?;
     }
     let client = console.client()?;
-    let rows: Vec<JobRow> = if args.all {
-        client.jobs().await?.view.jobs.into_iter().filter(|row| !is_over(row)).collect()
+    let found = if args.all {
+        let all = client.jobs().await.map(|answer| answer.view.jobs);
+        all.map(|jobs| jobs.into_iter().filter(|row| !is_over(row)).collect())
     } else {
-        client.rows(&args.jobs).await?
+        client.rows(&args.jobs).await
+    };
+    let rows: Vec<JobRow> = match found {
+        Ok(rows) => rows,
+        Err(failure) => return cancel_at_start(args, failure, console),
     };
     if rows.is_empty() {
         console.remark("No jobs to cancel.")?;
@@ -43,6 +50,29 @@ pub async fn cancel(args: &CancelArgs, console: &mut Console<'_>) -> Result<Exit
     let mut names: Vec<String> = rows.into_iter().map(|row| row.name).collect();
     names.dedup();
     send(&client, names, ActVerb::Cancel, console).await
+}
+
+/// No daemon runs, or none can be asked.
+fn cancel_at_start(
+    args: &CancelArgs,
+    failure: Failure,
+    console: &mut Console<'_>,
+) -> Result<Exit, Failure> {
+    if !args.yes && is_stopped(&failure, console) {
+        let what = if args.all {
+            "all jobs that are not over".to_owned()
+        } else {
+            super::text::plain(&args.jobs.join(", ")).into_owned()
+        };
+        let question = format!("No daemon runs. Cancel {what} when it starts? [y/N]");
+        let typed = console.ask("cancel", "-y", &question)?;
+        if !matches!(typed.to_lowercase().as_str(), "y" | "yes") {
+            console.remark("Nothing was cancelled.")?;
+            return Ok(Exit::Error);
+        }
+    }
+    let names = if args.all { Names::All } else { Names::These(args.jobs.clone()) };
+    write_down(failure, Wish::Cancel, names, console)
 }
 
 fn agreed(args: &CancelArgs, rows: &[JobRow], console: &mut Console<'_>) -> Result<bool, Failure> {

@@ -4,7 +4,7 @@ use super::failure::Failure;
 use crate::api::routes::{EVENTS_LIMIT, LOOK_LIMIT};
 use crate::api::wire::{API_VERSION, ActDocument, ActRequest, ErrorDocument, JobList, codes};
 use crate::model::handle::ActVerb;
-use crate::model::ids::JobName;
+use crate::model::ids::{CloudId, JobName};
 use crate::model::view::{DaemonView, EventPage, JobRow};
 use reqwest::{Method, Url};
 use serde::de::DeserializeOwned;
@@ -116,6 +116,19 @@ impl Client {
             .header(reqwest::header::CONTENT_TYPE, "application/json")
             .body(body);
         self.send(request).await
+    }
+
+    /// A DLC job that is to be the running attempt of a job.
+    pub async fn adopt(&self, id: &CloudId, job: &str) -> Result<Answer<ActDocument>, Failure> {
+        let asked = match JobName::new(job) {
+            Ok(_) => {
+                let path = address(&["jobs", job, "adopt"], &[("id", id.to_string())]);
+                let limit = LOOK_LIMIT + ANSWER_LIMIT;
+                self.send(self.http.request(Method::POST, path).timeout(limit)).await
+            }
+            Err(_) => Err(Failure::NoSuchJob { name: job.into(), near: Vec::new() }),
+        };
+        self.with_near_names(job, asked).await
     }
 
     /// The rows of `names`, or the failure that names the first one that no job has.

@@ -83,6 +83,17 @@ pub enum Failure {
     /// The state cannot be used as was asked.
     #[error("the state")]
     State(#[from] StoreError),
+    /// No daemon runs, and what was asked for cannot be kept for its next start.
+    #[error("no daemon answers, and nothing is written down beside its state in {}: {why}", state.display())]
+    NotWrittenDown {
+        /// The state folder.
+        state: PathBuf,
+        /// What to do.
+        why: &'static str,
+        /// Why not.
+        #[source]
+        cause: StoreError,
+    },
     /// What was waited for did not happen in time.
     #[error("{0}")]
     TimedOut(String),
@@ -129,9 +140,10 @@ impl Failure {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::NoSuchJob { .. } => Exit::NoSuchJob,
-            Self::NotReachable { .. } | Self::NoPermission { .. } | Self::Silent { .. } => {
-                Exit::NotReachable
-            }
+            Self::NotReachable { .. }
+            | Self::NoPermission { .. }
+            | Self::Silent { .. }
+            | Self::NotWrittenDown { .. } => Exit::NotReachable,
             Self::Refused { code, .. } if *code == codes::NO_SUCH_JOB.to_string() => {
                 Exit::NoSuchJob
             }
@@ -160,7 +172,7 @@ impl Failure {
         match self {
             Self::NotReachable { .. } | Self::Silent { .. } | Self::TimedOut(_) => Class::Wait,
             Self::BadAnswer { .. } => Class::Bug,
-            Self::State(error) => error.class(),
+            Self::State(error) | Self::NotWrittenDown { cause: error, .. } => error.class(),
             Self::Usage(_)
             | Self::NoSuchJob { .. }
             | Self::NoPermission { .. }
@@ -180,7 +192,9 @@ impl Failure {
         let own = |code: Code| Some(code.to_string());
         match self {
             Self::NoSuchJob { .. } => own(codes::NO_SUCH_JOB),
-            Self::NotReachable { .. } | Self::NoPermission { .. } => own(codes::NOT_REACHABLE),
+            Self::NotReachable { .. } | Self::NoPermission { .. } | Self::NotWrittenDown { .. } => {
+                own(codes::NOT_REACHABLE)
+            }
             Self::Silent { .. } => own(codes::NO_ANSWER),
             Self::BadAnswer { .. } => own(codes::BAD_ANSWER),
             Self::Refused { code, .. } => Some(code.clone()),

@@ -6,6 +6,8 @@
 //! where nobody can answer.
 
 pub mod act;
+pub mod adopt;
+mod asked;
 pub mod cancel;
 pub mod check;
 pub mod checkpoints;
@@ -119,6 +121,10 @@ pub enum Verb {
     Resume(act::ActArgs),
     /// Start jobs again that are blocked or ended
     Retry(act::RetryArgs),
+    /// Take a DLC job that runs already as the running attempt of a job
+    Adopt(adopt::AdoptArgs),
+    /// Take jobs off the record, history and all; only what is over, or has no file any more
+    Forget(act::ActArgs),
     /// Wait for jobs to end, or to reach a phase
     Wait(wait::WaitArgs),
     /// Check daemon file and job files
@@ -296,6 +302,8 @@ fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<ExitCode, Failure> 
         Verb::Pause(args) => block_on(act::act(&args, ActVerb::Pause, console)),
         Verb::Resume(args) => block_on(act::act(&args, ActVerb::Resume, console)),
         Verb::Retry(args) => block_on(act::retry(&args, console)),
+        Verb::Adopt(args) => block_on(adopt::adopt(&args, console)),
+        Verb::Forget(args) => block_on(act::act(&args, ActVerb::Forget, console)),
         Verb::Wait(args) => block_on(wait::wait(&args, console)),
         Verb::Check(args) => {
             let form = match console.format {

@@ -16,8 +16,10 @@
 //! not come means "no", or that a word it does not know means anything.
 
 pub mod acts;
+pub mod adopt;
 pub mod advice;
 pub mod event;
+pub mod forget;
 pub mod identity;
 pub mod job;
 mod lost;

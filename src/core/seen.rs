@@ -1,7 +1,7 @@
 //! What the cloud's answers mean for an attempt.
 
 use super::event::Word;
-use super::identity::{Proof, prove};
+use super::identity::{Proof, mark_of, prove};
 use super::job::{
     Attempt, AttemptState, BlockKind, EndedAttempt, Missing, OutcomeKind, Recheck, StopWhy,
 };
@@ -263,13 +263,18 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     draft.ended.push(ended.clone());
     overlap::note_end(draft, &ended, began);
     let succeeded = ended.verdict.cause == Cause::Succeeded;
-    if !succeeded && !cloud.pods.is_empty() {
+    // Only our own launcher writes the line that a log is read for.
+    let owner = &draft.given.gate.owner;
+    let is_launched = mark_of(cloud, owner).as_ref() == Some(&ended.attempt.mark);
+    if !succeeded && is_launched && !cloud.pods.is_empty() {
         draft
             .effects
             .push(Effect::Logs { ended: Box::new(ended.clone()), pods: cloud.pods.clone() });
     }
     draft.next.look_next(draft.given.now.boot);
-    if twin || draft.next.result.is_some() {
+    // While a later attempt runs, the end of an earlier one decides nothing.
+    let is_followed = draft.next.open.iter().any(|other| other.no > no && other.stop.is_none());
+    if twin || is_followed || draft.next.result.is_some() {
         return;
     }
     let look = &ended.verdict.look;

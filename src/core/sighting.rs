@@ -9,8 +9,9 @@ use super::identity::{Proof, prove};
 use super::job::{Attempt, AttemptState, Start, StopWhy, Wanted, kept};
 use super::overlap::{self, Span};
 use super::seen::{go_live, on_seen_open};
-use super::step::{Draft, Past};
+use super::step::{Draft, Effect, EndedRef, Past};
 use super::terms::Terms;
+use super::verdict::Cause;
 use crate::model::checkpoint::{Pin, Position, ResumePoint, Tracker};
 use crate::model::cloud::{CloudJob, Status};
 use crate::model::ids::{AttemptNo, Mark};
@@ -34,6 +35,11 @@ pub(super) struct Sighting {
     pub(super) place: Place,
 }
 
+/// The number of the attempt as which it was sent.
+pub(super) fn stamped_no(cloud: &CloudJob) -> Option<AttemptNo> {
+    cloud.stamp.attempt.filter(|no| *no < ATTEMPT_NO_LIMIT)
+}
+
 pub(super) fn on_seen(draft: &mut Draft<'_>, sighting: &Sighting, past: &Past) {
     let Sighting { mark, cloud, .. } = sighting;
     if let Some(at) = draft.next.open.iter().position(|a| a.mark == *mark) {
@@ -41,11 +47,14 @@ pub(super) fn on_seen(draft: &mut Draft<'_>, sighting: &Sighting, past: &Past) {
         return;
     }
     match past {
+        // A list row may lag behind; only the job itself can say that it runs again, and a word
+        // that nobody knows does not say so.
         Past::Ended(ended) if ended.id == cloud.id => {
-            // A list row may lag behind; only the job itself can say that it runs again, and a word
-            // that nobody knows does not say so.
             if cloud.whole && is_active(&cloud.status) {
+                uncount(draft, ended);
                 take_back(draft, sighting, ended.no, "runs again");
+            } else if cloud.whole && cloud.status.is_end() && ended.cause == Cause::Lost {
+                see_end_of_lost(draft, sighting, ended);
             }
         }
         Past::Ended(ended) => note_copy(draft, cloud, ended.no, "its mark belongs to another job"),
@@ -104,6 +113,29 @@ fn take_back(draft: &mut Draft<'_>, sighting: &Sighting, no: AttemptNo, what: &s
     }
 }
 
+/// An end that was counted is none: it is counted again when it is seen ended again.
+fn uncount(draft: &mut Draft<'_>, ended: &EndedRef) {
+    let next = &mut draft.next;
+    next.created = next.created.saturating_sub(1);
+    next.tally.count(ended.cause, -1);
+    next.progress.ran = next.progress.ran.saturating_sub(ended.ran);
+    next.progress.ran_since = next.progress.ran_since.saturating_sub(ended.ran);
+}
+
+/// One that was given up as lost shows up with its end: history gets the true one, and when it ran. It
+/// decides something only if nothing was decided on the loss yet, or if the work is done.
+fn see_end_of_lost(draft: &mut Draft<'_>, sighting: &Sighting, ended: &EndedRef) {
+    let (id, no) = (&sighting.cloud.id, ended.no);
+    draft.say(Some(no), Word::Returned, format!("{id} is known to DLC again: it had ended"));
+    uncount(draft, ended);
+    let before = (draft.next.unjudged.clone(), draft.next.recovery.clone());
+    let is_undecided = before.0.as_ref().is_some_and(|unjudged| unjudged.attempt.no == no);
+    adopt(draft, sighting, no, None);
+    if !is_undecided && sighting.cloud.status != Status::Succeeded {
+        (draft.next.unjudged, draft.next.recovery) = before;
+    }
+}
+
 /// One that was believed never created ran and ended before it was seen.
 fn note_late(draft: &mut Draft<'_>, cloud: &CloudJob, no: AttemptNo) {
     let now = draft.given.now.wall;
@@ -127,7 +159,7 @@ fn on_stranger(draft: &mut Draft<'_>, sighting: &Sighting) {
         note_copy(draft, cloud, next, "it belongs to another run of this job");
         return;
     }
-    let stamped = cloud.stamp.attempt.filter(|no| *no < ATTEMPT_NO_LIMIT);
+    let stamped = stamped_no(cloud);
     let later = stamped.is_some_and(|no| no >= next);
     if cloud.status.is_end() && !later {
         // It ended before what is on record: history that was let go.
@@ -148,7 +180,12 @@ fn on_stranger(draft: &mut Draft<'_>, sighting: &Sighting) {
 }
 
 /// Puts a cloud job on record as attempt `no`.
-fn adopt(draft: &mut Draft<'_>, sighting: &Sighting, no: AttemptNo, stop: Option<StopWhy>) {
+pub(super) fn adopt(
+    draft: &mut Draft<'_>,
+    sighting: &Sighting,
+    no: AttemptNo,
+    stop: Option<StopWhy>,
+) {
     let cloud = &sighting.cloud;
     if draft.next.open.len() >= OPEN_LIMIT {
         note_copy(draft, cloud, no, "more attempts are open than can be followed");
@@ -193,6 +230,9 @@ fn adopt(draft: &mut Draft<'_>, sighting: &Sighting, no: AttemptNo, stop: Option
     let at = draft.next.open.len() - 1;
     go_live(draft, at, cloud.id.clone(), Status::Creating);
     on_seen_open(draft, at, cloud);
+    // What has ended already is not stopped.
+    let open: Vec<AttemptNo> = draft.next.open.iter().map(|attempt| attempt.no).collect();
+    draft.effects.retain(|effect| !matches!(effect, Effect::Stop { no, .. } if !open.contains(no)));
 }
 
 /// A job that carries our mark and is not proved ours: left alone, holds the next submission.

@@ -7,8 +7,8 @@ use super::job::{
 };
 use super::submit::{Gate, may_submit};
 use super::terms::Terms;
-use super::verdict::LogEnd;
-use super::{acts, lost, recheck, scan, seen, sighting, tracker, watch};
+use super::verdict::{Cause, LogEnd};
+use super::{acts, adopt, lost, recheck, scan, seen, sighting, tracker, watch};
 use crate::model::checkpoint::{Look, ResumeFrom, TrackerRewrite, TrackerWrite};
 use crate::model::cloud::{CloudJob, Pod, SendOutcome};
 use crate::model::ids::{AttemptNo, CloudId, Digest, Mark};
@@ -75,13 +75,25 @@ pub enum Past {
     Stranger,
 }
 
-/// An ended attempt, by number and id.
+/// An ended attempt, by number and id, and what it was counted as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedRef {
     /// Its number.
     pub no: AttemptNo,
     /// Its id.
     pub id: CloudId,
+    /// Why it ended; a lost one was not seen to end.
+    pub cause: Cause,
+    /// How long UserCommand ran.
+    pub ran: Duration,
+}
+
+impl EndedRef {
+    /// What is remembered of an end; `None` if nothing was ever created.
+    pub fn of(ended: &EndedAttempt) -> Option<Self> {
+        let (no, cause) = (ended.attempt.no, ended.verdict.cause);
+        Some(Self { no, id: ended.id.clone()?, cause, ran: ended.ran })
+    }
 }
 
 /// Everything that can happen to a job.
@@ -97,6 +109,24 @@ pub enum Input {
     File(Source),
     /// A person's act.
     Operator(Act),
+    /// A person says that this cloud job is the running attempt of the job.
+    Adopt {
+        /// What GetJob shows of it.
+        cloud: Box<CloudJob>,
+        /// Where.
+        place: Place,
+        /// Its mark, if it carries one of ours that no record knows; else it is matched by its id.
+        mark: Option<Mark>,
+    },
+    /// A cloud job that a person wanted adopted was looked up, and is not taken.
+    NotAdopted {
+        /// What the person named.
+        id: CloudId,
+        /// Why not.
+        why: String,
+        /// Whether the person is still there to be told.
+        told: bool,
+    },
     /// A CreateJob came out.
     Sent {
         /// Whose.
@@ -272,6 +302,8 @@ pub fn step(job: &Job, given: &Given<'_>, input: Input) -> Result<Step, Impossib
         Input::Spec(digest) => on_spec(&mut draft, digest),
         Input::File(source) => on_file(&mut draft, source),
         Input::Operator(act) => acts::on_act(&mut draft, act),
+        Input::NotAdopted { id, why, told } => adopt::on_refused(&mut draft, &id, &why, told),
+        Input::Adopt { cloud, place, mark } => adopt::on_adopt(&mut draft, *cloud, place, mark),
         Input::Sent { no, outcome } => seen::on_sent(&mut draft, no, outcome)?,
         Input::Seen { mark, cloud, past, place } => {
             let sighting = sighting::Sighting { mark, cloud: *cloud, place };

@@ -2,6 +2,7 @@
 //! the tests speak through it; the driver is behind it.
 
 use super::checkpoint::ResumeFrom;
+use super::ids::CloudId;
 use super::view::{ActReport, DaemonView, EventPage, EvidenceView, JobPage, JobRow, WhyView};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -47,6 +48,15 @@ pub enum Request {
         /// The answer, after the act is durable.
         reply: oneshot::Sender<Result<Vec<ActReport>, Refusal>>,
     },
+    /// A cloud job is to become the running attempt of a job.
+    Adopt {
+        /// The id that the person names.
+        id: CloudId,
+        /// The job.
+        name: String,
+        /// The answer, after it is durable.
+        reply: oneshot::Sender<Result<ActReport, Refusal>>,
+    },
     /// The body that the next attempt would be sent with, secrets left out.
     Body {
         /// The job.
@@ -86,6 +96,8 @@ pub enum ActVerb {
     Resume,
     /// Start again after a block or an end.
     Retry,
+    /// Take off the record, history and all.
+    Forget,
     /// Start again from a checkpoint that the person names, or from zero. On the wire it is `retry`
     /// with `from`.
     #[serde(skip)]
@@ -100,6 +112,7 @@ impl ActVerb {
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::Retry | Self::RetryFrom(_) => "retry",
+            Self::Forget => "forget",
         }
     }
 }

@@ -188,10 +188,13 @@ pub struct EventPage {
 pub struct ActReport {
     /// The job.
     pub job: String,
-    /// The phase after the act.
+    /// The phase after the act; for `forget` the last one.
     pub phase: String,
-    /// What was done and what is still awaited.
+    /// What was done and what is still awaited, in one sentence.
     pub text: String,
+    /// What is still awaited, one by one; empty if nothing.
+    #[serde(default)]
+    pub awaited: Vec<String>,
 }
 
 /// `why`: the last verdict and what follows from it.

@@ -14,6 +14,7 @@
 //! Tests: `tests/world/store.rs`, and beside the code.
 
 mod aside;
+pub mod asked;
 mod backup;
 mod batch;
 mod blobs;

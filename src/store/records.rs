@@ -4,7 +4,7 @@
 //! and number, so that a range read gives them in order.
 
 use crate::core::event::Event;
-use crate::model::ids::{AttemptNo, Digest, JobKey};
+use crate::model::ids::{AttemptNo, Digest, JobKey, JobName};
 use crate::model::time::WallTime;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -80,6 +80,9 @@ pub const EVENTS: &[u8] = b"event/";
 /// Prefix of all kept answers.
 pub const EVIDENCE: &[u8] = b"evidence/";
 
+/// Prefix of the names that a person had forgotten.
+pub const FORGOTTEN: &[u8] = b"forgotten/";
+
 /// There as long as an earlier store, now gone, may have sent what this one does not know.
 pub const NEW_STORE: &[u8] = b"meta/new-store";
 
@@ -96,6 +99,11 @@ pub fn attempt_key(job: &JobKey, no: AttemptNo) -> Vec<u8> {
 /// The key of the kept answers of an attempt.
 pub fn evidence_key(job: &JobKey, no: AttemptNo) -> Vec<u8> {
     format!("evidence/{}/{:010}/{no:010}", job.name, job.run).into_bytes()
+}
+
+/// The key of the last run of a name that was forgotten.
+pub fn forgotten_key(name: &JobName) -> Vec<u8> {
+    format!("forgotten/{name}").into_bytes()
 }
 
 /// The key of an event.

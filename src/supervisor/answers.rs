@@ -1,28 +1,27 @@
 //! Answers to people: what they ask is looked up, and acts are answered once they are durable.
 
+use super::adoptions::Asker;
 use super::body;
 use super::driver::Driver;
 use super::effects::Looking;
 use super::views::{
     checkpoint_for, ended_view, event_view, open_view, progress_view, suspect_views, why_in_a_row,
 };
-use super::work::Work;
 use crate::checkpoint::report::{self, Mendable};
-use crate::core::acts::cannot_retry_from;
 use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Recovery, Start, Wanted};
 use crate::core::phase::{Phase, phase};
-use crate::core::step::{Act, Given, Input};
+use crate::core::step::Given;
 use crate::core::submit::{Hold, may_submit};
 use crate::core::terms::Terms;
 use crate::core::verdict::Cause;
 use crate::core::watch::at_risk;
 use crate::dlc::redact::hide_secrets;
-use crate::model::checkpoint::{Look, ResumeFrom};
+use crate::model::checkpoint::Look;
 use crate::model::cloud::Status;
-use crate::model::handle::{ActVerb, Refusal, Request};
-use crate::model::ids::{JobKey, Mark};
+use crate::model::handle::{Refusal, Request};
+use crate::model::ids::Mark;
 use crate::model::time::human;
-use crate::model::view::{ActReport, DaemonView, EventPage, JobPage, JobRow, TargetView, WhyView};
+use crate::model::view::{DaemonView, EventPage, JobPage, JobRow, TargetView, WhyView};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -41,6 +40,7 @@ impl Driver {
                 let answer = self.act(&names, verb).await;
                 drop(reply.send(answer));
             }
+            Request::Adopt { id, name, reply } => self.adopt(&id, &name, Asker::Person(reply)),
             Request::Checkpoints { name, reply } => match self.checkpoints_of(&name) {
                 Ok(look) => {
                     // A look may take a minute: the driver does not wait for it.
@@ -91,6 +91,10 @@ impl Driver {
             Request::Daemon(reply) => {
                 drop(reply.send(self.daemon()));
             }
+            Request::Adopt { reply, .. } => {
+                let why = self.store_fault.clone().unwrap_or_default();
+                drop(reply.send(Err(Refusal::StoreDown(why))));
+            }
             Request::Act { reply, .. } => {
                 let why = self.store_fault.clone().unwrap_or_default();
                 drop(reply.send(Err(Refusal::StoreDown(why))));
@@ -106,83 +110,8 @@ impl Driver {
         }
     }
 
-    fn find(&self, name: &str) -> Result<&Job, Refusal> {
+    pub(super) fn find(&self, name: &str) -> Result<&Job, Refusal> {
         self.book.newest(name).ok_or_else(|| Refusal::NoSuchJob(name.to_owned()))
-    }
-
-    async fn act(&mut self, names: &[String], verb: ActVerb) -> Result<Vec<ActReport>, Refusal> {
-        let keys: Vec<JobKey> = if names.is_empty() {
-            self.book.jobs.values().filter(|j| !j.is_over()).map(|j| j.key.clone()).collect()
-        } else {
-            let found: Result<_, _> =
-                names.iter().map(|name| self.find(name).map(|job| job.key.clone())).collect();
-            found?
-        };
-        let act = match verb {
-            ActVerb::Cancel => Act::Cancel,
-            ActVerb::Pause => Act::Pause,
-            ActVerb::Resume => Act::Resume,
-            ActVerb::Retry => Act::Retry,
-            ActVerb::RetryFrom(from) => Act::RetryFrom(from),
-        };
-        if let Act::RetryFrom(_) = act {
-            let jobs = keys.iter().filter_map(|key| self.book.jobs.get(key));
-            let why = |job| cannot_retry_from(job, self.book.spec_of(job)?.as_ref());
-            if let Some(why) = jobs.into_iter().find_map(why) {
-                return Err(Refusal::NotNow(why));
-            }
-        }
-        for key in &keys {
-            self.push(Work::Input(key.clone(), Input::Operator(act)));
-        }
-        let reloads = self.reloads;
-        self.turns().await;
-        if self.store_fault.is_some() || self.reloads != reloads {
-            let why = self.store_fault.clone().unwrap_or_else(|| "it failed a moment ago".into());
-            return Err(Refusal::StoreDown(why));
-        }
-        Ok(keys.iter().filter_map(|key| self.act_report(key, verb)).collect())
-    }
-
-    fn act_report(&self, key: &JobKey, verb: ActVerb) -> Option<ActReport> {
-        let job = self.book.jobs.get(key)?;
-        let row = self.row(job);
-        let done = match (verb, job.wanted) {
-            (ActVerb::Cancel, Wanted::Cancel) if job.is_over() => {
-                "cancelled; nothing of it runs".to_owned()
-            }
-            (ActVerb::Cancel, Wanted::Cancel) if job.open.is_empty() => {
-                "cancelled; nothing more is submitted, and the cloud is searched for what an \
-                 earlier store may have sent"
-                    .to_owned()
-            }
-            (ActVerb::Cancel, Wanted::Cancel) => format!(
-                "cancelled; nothing more is submitted, the end of attempt {} is awaited",
-                job.open.iter().map(|a| a.no.to_string()).collect::<Vec<_>>().join(", ")
-            ),
-            (ActVerb::Pause | ActVerb::Resume, Wanted::Run | Wanted::Hold) if job.is_over() => {
-                format!("nothing to do: it is {}; `spotkeeper retry` starts it again", row.phase)
-            }
-            (ActVerb::Pause, Wanted::Hold) => {
-                "paused; what runs goes on, nothing is submitted".to_owned()
-            }
-            (ActVerb::Resume | ActVerb::Retry, Wanted::Run) => "goes on".to_owned(),
-            (ActVerb::RetryFrom(ResumeFrom::Step(step)), Wanted::Run) => {
-                format!("goes on from step {step}, once that is found whole")
-            }
-            (ActVerb::RetryFrom(ResumeFrom::Fresh), Wanted::Run) => {
-                "starts at zero; checkpoints that are there are passed over".to_owned()
-            }
-            (
-                ActVerb::Cancel
-                | ActVerb::Pause
-                | ActVerb::Resume
-                | ActVerb::Retry
-                | ActVerb::RetryFrom(_),
-                _,
-            ) => format!("nothing to do: it is {}", row.phase),
-        };
-        Some(ActReport { job: key.name.to_string(), phase: row.phase, text: done })
     }
 
     /// Every reason why nothing is submitted for a job now.
@@ -204,7 +133,7 @@ impl Driver {
 
     /// The holds as a person reads them. While an attempt is open, or when all is over, nobody looks
     /// for a resume point, and that there is none says nothing.
-    fn shown_holds(&self, job: &Job) -> Vec<String> {
+    pub(super) fn shown_holds(&self, job: &Job) -> Vec<String> {
         let looks = job.open.is_empty() && job.result.is_none();
         let holds = self.holds(job).into_iter();
         holds
@@ -213,7 +142,7 @@ impl Driver {
             .collect()
     }
 
-    fn row(&self, job: &Job) -> JobRow {
+    pub(super) fn row(&self, job: &Job) -> JobRow {
         let now = self.clock.now();
         let holds = self.holds(job);
         // A parked job is left alone whatever its attempt does: a person has to know.

@@ -1,11 +1,14 @@
 //! All jobs in memory, as they are committed, with the indexes that a step is given.
 
 use super::place::PlaceState;
+use crate::core::forget::cannot_forget;
 use crate::core::job::{EndedAttempt, Job, Source};
 use crate::core::step::{EndedRef, Past};
 use crate::core::submit::Gate;
 use crate::model::cloud::CloudJob;
-use crate::model::ids::{AttemptNo, CloudId, Digest, JobKey, Mark, Owner, TargetName};
+use crate::model::ids::{
+    AttemptNo, CloudId, Digest, JobKey, JobName, Mark, Owner, Run, TargetName,
+};
 use crate::model::spec::{JobSpec, Place, Target};
 use crate::model::time::{BootTime, Now};
 use crate::store::records::StoredEvidence;
@@ -53,11 +56,18 @@ pub struct Book {
     pub(super) evidence: BTreeMap<(JobKey, AttemptNo), StoredEvidence>,
     /// Marks of attempts that are not open.
     pub past: BTreeMap<Mark, (JobKey, Past)>,
+    /// The same by their ids.
+    past_ids: BTreeMap<CloudId, Mark>,
     /// Cloud jobs of ours that wait for their job to be on record, and copies that have not ended.
     pub(super) homeless: BTreeMap<CloudId, Homeless>,
     pub(super) places: BTreeMap<Place, PlaceState>,
     /// When each job is to be woken up.
     pub wakes: BTreeMap<JobKey, BootTime>,
+    /// Jobs for which a cloud job is being looked up that a person adopts: nothing is submitted for
+    /// them meanwhile.
+    pub(super) adopting: BTreeSet<JobKey>,
+    /// The last run of each name that a person had forgotten: its file does not begin it again.
+    pub forgotten: BTreeMap<JobName, Run>,
     /// Jobs whose step panicked, and what it said: they are left alone until the next start.
     pub parked: BTreeMap<JobKey, String>,
 }
@@ -78,9 +88,12 @@ impl Book {
             ended: BTreeMap::new(),
             evidence: BTreeMap::new(),
             past: BTreeMap::new(),
+            past_ids: BTreeMap::new(),
             homeless: BTreeMap::new(),
             places: BTreeMap::new(),
             wakes: BTreeMap::new(),
+            adopting: BTreeSet::new(),
+            forgotten: BTreeMap::new(),
             parked: BTreeMap::new(),
         }
     }
@@ -129,6 +142,19 @@ impl Book {
             .map(|job| &job.key)
     }
 
+    /// The attempt with this id, open or ended: its job, and the mark under which it is on record.
+    pub(super) fn on_record(&self, id: &CloudId) -> Option<(JobKey, Mark)> {
+        let open = self.jobs.values().find_map(|job| {
+            let attempt = job.open.iter().find(|attempt| attempt.id() == Some(id))?;
+            Some((job.key.clone(), attempt.mark.clone()))
+        });
+        open.or_else(|| {
+            let mark = self.past_ids.get(id)?;
+            let (key, _) = self.past.get(mark)?;
+            Some((key.clone(), mark.clone()))
+        })
+    }
+
     /// The blobs that a record names: specs and evidence.
     pub(super) fn digests_in_use(&self) -> BTreeSet<Digest> {
         let jobs = self.jobs.values();
@@ -138,9 +164,10 @@ impl Book {
         jobs.map(|job| job.spec.clone()).chain(open).chain(ended).chain(evidence).collect()
     }
 
-    /// What is known of a mark whose attempt is not open.
-    pub(super) fn past_of(&self, mark: &Mark) -> Past {
-        self.past.get(mark).map_or(Past::Stranger, |(_, past)| past.clone())
+    /// What the records of a job know of a mark whose attempt is not open.
+    pub(super) fn past_of(&self, key: &JobKey, mark: &Mark) -> Past {
+        let own = self.past.get(mark).filter(|(of, _)| of == key);
+        own.map_or(Past::Stranger, |(_, past)| past.clone())
     }
 
     /// Whether a cloud job is, or may yet turn out to be, the attempt that has its mark.
@@ -158,8 +185,11 @@ impl Book {
         }
         let mut homeless = std::mem::take(&mut self.homeless);
         homeless.retain(|id, one| {
-            self.open_with(&one.mark).is_none() && !self.past.contains_key(&one.mark)
-                || self.jobs.values().any(|job| job.copies.contains(id))
+            let is_there = |key: &JobKey| self.jobs.contains_key(key);
+            let has_home = self.on_record(id).is_some_and(|(key, _)| is_there(&key));
+            let is_marked = self.open_with(&one.mark).is_some()
+                || self.past.get(&one.mark).is_some_and(|(key, _)| is_there(key));
+            !has_home && !is_marked || self.jobs.values().any(|job| job.copies.contains(id))
         });
         self.homeless = homeless;
     }
@@ -167,10 +197,11 @@ impl Book {
     /// Takes over an ended attempt.
     pub fn record_ended(&mut self, key: &JobKey, ended: EndedAttempt) {
         let no = ended.attempt.no;
-        let past = match &ended.id {
-            Some(id) => Past::Ended(EndedRef { no, id: id.clone() }),
-            None => Past::NeverCreated { no, intended: ended.attempt.intended },
-        };
+        let never = Past::NeverCreated { no, intended: ended.attempt.intended };
+        let past = EndedRef::of(&ended).map_or(never, Past::Ended);
+        if let Some(id) = &ended.id {
+            self.past_ids.insert(id.clone(), ended.attempt.mark.clone());
+        }
         self.past.insert(ended.attempt.mark.clone(), (key.clone(), past));
         let list = self.ended.entry(key.clone()).or_default();
         match list.binary_search_by_key(&no, |e| e.attempt.no) {
@@ -181,6 +212,29 @@ impl Book {
             let gone = list.remove(0);
             self.evidence.remove(&(key.clone(), gone.attempt.no));
         }
+    }
+
+    /// Why the runs of a name cannot be forgotten, if they cannot.
+    pub(super) fn cannot_forget(&self, name: &str) -> Option<String> {
+        let runs = self.jobs.values().filter(|job| job.key.name.as_str() == name);
+        runs.into_iter().find_map(|job| {
+            let new_store = self
+                .spec_of(job)
+                .and_then(|spec| self.gate(job, &spec, &BTreeMap::new()).new_store);
+            cannot_forget(job).or(new_store)
+        })
+    }
+
+    /// A job is off the record. Its marks stay known to this process: whoever shows one of them is
+    /// no other daemon's.
+    pub(super) fn forget(&mut self, key: &JobKey) {
+        self.jobs.remove(key);
+        self.wakes.remove(key);
+        self.ended.remove(key);
+        self.parked.remove(key);
+        self.evidence.retain(|(of, _), _| of != key);
+        let run = self.forgotten.entry(key.name.clone()).or_default();
+        *run = (*run).max(key.run);
     }
 
     /// What a step of `job` is given besides clocks and mark. `staged` are jobs of the same batch.
@@ -196,10 +250,11 @@ impl Book {
         };
         // Without checkpoints an intent may be written in the very step that sees the last attempt
         // ended or absent, or that takes a person's `retry`; else a look comes between.
-        let may_follow = job.open.is_empty() && job.result.is_none() || spec.checkpoint.is_none();
+        // What a person adopts, too, may follow a result.
+        let may_follow = job.open.is_empty() || spec.checkpoint.is_none();
         Gate {
             acceptance,
-            verified: state.verified(),
+            verified: state.verified() && !self.adopting.contains(&job.key),
             new_store: if self.new_store { state.new_store_wait(acceptance) } else { None },
             other_writer: self.moved.clone().or_else(|| state.other_writer.clone()),
             own_user: state.own_user.clone(),

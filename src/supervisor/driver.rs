@@ -317,6 +317,7 @@ impl Driver {
             }
             Message::Swept(swept) => self.take_pass(swept),
             Message::Files(set) => self.take_files(set).await,
+            Message::LookedUp(adoption, found) => self.take_found(adoption, found).await,
             Message::Gathered(gathered) => self.take_gathered(gathered),
         }
     }

@@ -134,6 +134,13 @@ impl Effects {
         self.sweeping.send_replace(false);
     }
 
+    /// Comes back once the process has to end.
+    pub(super) async fn stopped(&self) {
+        let mut going = self.sweeping.subscribe();
+        // Its sender is in `self`: it cannot be gone.
+        drop(going.wait_for(|going| !going).await);
+    }
+
     /// The task that lists our jobs at a place for as long as this process lives.
     pub(super) fn sweeper(
         &self,

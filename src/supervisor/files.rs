@@ -82,24 +82,20 @@ impl Driver {
     /// Compares the job files with what is on record. A file that cannot be used changes nothing
     /// of a job that is on record.
     pub(super) async fn take_files(&mut self, set: JobSet) {
-        let errors: Vec<String> = set
-            .diagnostics
-            .iter()
-            .filter(|d| d.severity == Severity::Error)
-            .map(ToString::to_string)
-            .collect();
+        let wrong = set.diagnostics.iter().filter(|d| d.severity == Severity::Error);
+        let mut errors: Vec<String> = wrong.map(ToString::to_string).collect();
+        let mut named: BTreeSet<JobKey> = BTreeSet::new();
+        for (_, spec) in &set.accepted {
+            named.insert(spec.key.clone());
+            if let Err(error) = self.take_spec(spec).await {
+                errors.push(format!("{}: {error}", spec.key));
+            }
+        }
         if errors != self.file_errors {
             for error in &errors {
                 tracing::error!("job file not taken: {error}");
             }
             self.file_errors = errors;
-        }
-        let mut named: BTreeSet<JobKey> = BTreeSet::new();
-        for (_, spec) in &set.accepted {
-            named.insert(spec.key.clone());
-            if let Err(error) = self.take_spec(spec).await {
-                tracing::error!(job = %spec.key, error = %error, "the job file is not taken");
-            }
         }
         let unreadable_name = set.rejected.iter().any(|(_, name)| name.is_none());
         if !set.whole || unreadable_name {
@@ -144,10 +140,15 @@ impl Driver {
                 ));
             }
         }
-        if !self.book.specs.contains_key(&digest) {
-            self.store.put_blob(text).await.map_err(|error| chain(&error))?;
-            self.book.specs.insert(digest.clone(), Arc::new(spec.clone()));
+        let forgotten = self.book.forgotten.get(&spec.key.name).filter(|run| **run >= spec.key.run);
+        if let Some(run) = forgotten {
+            return Err(format!(
+                "run {run} was forgotten and does not begin again: raise `run`, or take the file away"
+            ));
         }
+        // The blob of a spec that no record named for a while may be gone.
+        self.store.put_blob(text).await.map_err(|error| chain(&error))?;
+        self.book.specs.insert(digest.clone(), Arc::new(spec.clone()));
         if self.book.jobs.contains_key(&spec.key) {
             self.push(Work::Input(spec.key.clone(), Input::Spec(digest)));
             self.push(Work::Input(spec.key.clone(), Input::File(Source::File)));

@@ -25,7 +25,10 @@
 //! It must not: decide anything about a job (that is the core's), read a clock other than through
 //! [`crate::service::clock::Clock`], or start an effect of a step that is not durable.
 
+mod acts;
+mod adoptions;
 mod answers;
+mod asked;
 mod body;
 mod book;
 mod bucket;

@@ -9,9 +9,10 @@ use super::work::{Known, OnRecord, Swept, Work};
 use crate::core::identity::mark_of;
 use crate::core::job::{AttemptState, Missing, Wanted};
 use crate::core::step::{Input, Pass, Past};
+use crate::core::verdict::Cause;
 use crate::model::cloud::CloudJob;
 use crate::model::error::Class;
-use crate::model::ids::{CloudId, JobKey, Mark, Owner};
+use crate::model::ids::{CloudId, JobKey, Mark};
 use crate::model::spec::Place;
 use crate::model::time::{Now, WallTime};
 use std::collections::VecDeque;
@@ -20,6 +21,8 @@ use tokio::sync::watch;
 
 /// What does not work while every open attempt seems to be gone.
 const VANISHED: &str = "open attempts";
+/// For so long after an attempt was given up as lost, lists look back to it.
+const LOST_LOOKED_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Cloud jobs of ours without a job on record that are remembered.
 const HOMELESS_LIMIT: usize = 10_000;
 
@@ -40,9 +43,10 @@ impl Driver {
 
     /// Keeps a task looking at every place that matters.
     pub(super) fn look_at_places(&mut self) {
+        let now = self.clock.now().wall;
         for place in self.book.wanted_places() {
             if !self.known.contains_key(&place) {
-                let (sender, known) = watch::channel(self.book.known_at(&place));
+                let (sender, known) = watch::channel(self.book.known_at(&place, now));
                 self.tasks.spawn(self.effects.sweeper(&place, known, self.book.started));
                 self.known.insert(place, sender);
             }
@@ -50,8 +54,9 @@ impl Driver {
     }
 
     pub(super) fn tell_sweepers(&self) {
+        let now = self.clock.now().wall;
         for (place, sender) in &self.known {
-            let known = self.book.known_at(place);
+            let known = self.book.known_at(place, now);
             sender.send_if_modified(|old| {
                 let changed = *old != known;
                 *old = known;
@@ -78,6 +83,13 @@ impl Book {
             state.note_owner_seen();
         }
         for cloud in jobs {
+            // Its id first: one that a person adopted may carry no mark, or that of another.
+            if let Some((key, mark)) = self.on_record(&cloud.id) {
+                self.learn_user(&pass.place, &key, &cloud);
+                self.remember_copy(&mark, &cloud, &pass.place);
+                self.see(pending, key, mark, cloud, &pass.place);
+                continue;
+            }
             let Some(mark) = mark_of(&cloud, &self.owner) else { continue };
             let key = if let Some(key) = self.open_with(&mark) {
                 key.clone()
@@ -96,7 +108,7 @@ impl Book {
             };
             self.learn_user(&pass.place, &key, &cloud);
             self.remember_copy(&mark, &cloud, &pass.place);
-            see(pending, &self.owner, key, cloud, pass.place.clone());
+            self.see(pending, key, mark, cloud, &pass.place);
         }
         let vanished = self.take_missing(&pass, &missing, pending);
         let concerned = self.jobs.values().filter(|job| {
@@ -112,6 +124,23 @@ impl Book {
         }
         pending.push_back(Work::Passed(pass));
         vanished
+    }
+
+    /// Gives a job what the cloud shows of it. One of a run that was forgotten is a stranger to the next one.
+    fn see(
+        &mut self,
+        pending: &mut VecDeque<Work>,
+        key: JobKey,
+        mark: Mark,
+        cloud: CloudJob,
+        place: &Place,
+    ) {
+        let known = Some(key).filter(|key| self.jobs.contains_key(key));
+        let Some(key) = known.or_else(|| self.home_of(&cloud)) else {
+            self.keep_homeless(mark, cloud, place);
+            return;
+        };
+        pending.push_back(seen(key, mark, cloud, place.clone()));
     }
 
     /// Attempts that DLC does not know any more. Several that vanish at one time, and none that is
@@ -188,9 +217,9 @@ impl Book {
         let mut found: Vec<&Homeless> = self.homeless.values().collect();
         found.retain(|homeless| homeless.cloud.stamp.job.as_deref() == Some(key.name.as_str()));
         found.sort_by_key(|homeless| homeless.cloud.created);
-        let found: Vec<_> = found.iter().map(|h| ((*h.cloud).clone(), h.place.clone())).collect();
-        for (cloud, place) in found {
-            see(pending, &self.owner, key.clone(), cloud, place);
+        for homeless in found {
+            let Homeless { mark, cloud, place } = homeless;
+            pending.push_back(seen(key.clone(), mark.clone(), (**cloud).clone(), place.clone()));
         }
     }
 
@@ -214,7 +243,12 @@ impl Book {
             .jobs
             .get(key)
             .is_some_and(|job| job.open.iter().any(|a| a.id() == Some(&cloud.id)));
+        // One that a person adopted may be anybody's.
+        let is_marked = self.on_record(&cloud.id).is_some_and(|(_, mark)| {
+            mark_of(cloud, &self.owner).is_some_and(|carried| carried == mark)
+        });
         if ours
+            && is_marked
             && cloud.user_id.is_some()
             && let Some(state) = self.places.get_mut(place)
         {
@@ -242,7 +276,7 @@ impl Book {
     }
 
     /// What the task that lists at a place may rely on.
-    pub fn known_at(&self, place: &Place) -> Known {
+    pub fn known_at(&self, place: &Place, now: WallTime) -> Known {
         let mut known = Known::default();
         for attempt in self.jobs.values().flat_map(|job| &job.open) {
             if attempt.place != *place {
@@ -274,20 +308,31 @@ impl Book {
             };
             known.open.insert(cloud.id.clone(), record);
         }
+        // One that was lost may show up with its end.
+        let lost = self.ended.values().flatten().filter(|ended| {
+            let is_recent = now.since(ended.ended) < LOST_LOOKED_FOR;
+            ended.verdict.cause == Cause::Lost && ended.attempt.place == *place && is_recent
+        });
+        known.oldest = lost.map(|ended| ended.attempt.intended).chain(known.oldest).min();
         // All that ended in this process, not only those whose record is kept: else each pass
         // would fetch the others again.
-        known.ended.extend(self.past.values().filter_map(|(_, past)| match past {
-            Past::Ended(ended) => Some(ended.id.clone()),
-            Past::NeverCreated { .. } | Past::Stranger => None,
-        }));
+        for (_, past) in self.past.values() {
+            match past {
+                Past::Ended(ended) if ended.cause == Cause::Lost => {
+                    known.lost.insert(ended.id.clone());
+                }
+                Past::Ended(ended) => {
+                    known.ended.insert(ended.id.clone());
+                }
+                Past::NeverCreated { .. } | Past::Stranger => {}
+            }
+        }
         known
     }
 }
 
-/// Gives a job what the cloud shows of it. What is known of the mark is filled in when it is its
-/// turn.
-fn see(pending: &mut VecDeque<Work>, owner: &Owner, key: JobKey, cloud: CloudJob, place: Place) {
-    let Some(mark) = mark_of(&cloud, owner) else { return };
+/// What the cloud shows, for a job. What is known of the mark is filled in when it is its turn.
+fn seen(key: JobKey, mark: Mark, cloud: CloudJob, place: Place) -> Work {
     let (cloud, past) = (Box::new(cloud), Past::Stranger);
-    pending.push_back(Work::Input(key, Input::Seen { mark, cloud, past, place }));
+    Work::Input(key, Input::Seen { mark, cloud, past, place })
 }

@@ -121,6 +121,7 @@ impl Supervisor {
         if let Some(set) = files::read(&self.config).await {
             driver.take_files(set).await;
         }
+        driver.take_asked(&self.config.state_directory).await;
         let files = tokio::spawn(files::watch(self.config, self.messages));
         driver.run().await;
         files.abort();

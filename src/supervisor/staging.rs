@@ -51,6 +51,7 @@ pub struct Turn {
     pub(super) staged: BTreeMap<JobKey, Job>,
     pub(super) ended: Vec<(JobKey, EndedAttempt)>,
     dropped: Vec<JobKey>,
+    forgotten: Vec<JobKey>,
     wakes: Vec<(JobKey, Option<BootTime>)>,
     kept: Vec<StoredEvidence>,
     evidence_gone: Vec<(JobKey, AttemptNo)>,
@@ -88,6 +89,12 @@ impl Turn {
                         self.dropped.push(key);
                     }
                 }
+                // What else waits for this job in the turn would bring it back.
+                Some(Work::Forget(key)) if self.staged.is_empty() => {
+                    self.stage_forget(book, log, key, moment.now())?;
+                    break;
+                }
+                Some(Work::Keep(kept)) if !book.jobs.contains_key(&kept.job) => {}
                 Some(Work::Keep(kept)) => {
                     self.evidence_gone.extend(evidence::put(&mut self.batch, book, &kept)?);
                     self.kept.push(kept);
@@ -122,7 +129,7 @@ impl Turn {
         }
         if let Input::Seen { mark, past, .. } = &mut input {
             // What came before it in the same pass may have put its mark on record.
-            *past = book.past_of(mark);
+            *past = book.past_of(&key, mark);
         }
         let now = moment.now();
         let Some(mark) = moment.fresh_mark() else { return Ok(()) };
@@ -216,6 +223,27 @@ impl Turn {
         Ok(())
     }
 
+    /// Takes a job off the record, unless something of it has begun meanwhile.
+    fn stage_forget(
+        &mut self,
+        book: &Book,
+        log: &mut Log,
+        key: JobKey,
+        now: Now,
+    ) -> Result<(), StateError> {
+        if !book.jobs.contains_key(&key) || book.cannot_forget(key.name.as_str()).is_some() {
+            return Ok(());
+        }
+        stored::delete_job(&mut self.batch, book, &key)?;
+        log.forget(&mut self.batch, &key)?;
+        let text = "forget: the job and its history are off the record".to_owned();
+        let data = serde_json::Value::Null;
+        let event = Event { at: now.wall, attempt: None, word: Word::Operator, text, data };
+        self.events.push(log.add(&mut self.batch, &key, event)?);
+        self.forgotten.push(key);
+        Ok(())
+    }
+
     /// Everything of the turn is durable: the book follows. Answers the effects to start now.
     pub fn settle(self, book: &mut Book) -> Vec<(JobKey, Effect)> {
         if self.store_settled {
@@ -224,6 +252,9 @@ impl Turn {
         for key in &self.dropped {
             book.jobs.remove(key);
             book.wakes.remove(key);
+        }
+        for key in &self.forgotten {
+            book.forget(key);
         }
         for (key, ended) in self.ended {
             book.record_ended(&key, ended);

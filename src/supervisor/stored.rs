@@ -4,7 +4,7 @@ use super::book::{ATTEMPTS_KEPT, Book};
 use crate::core::event::Event;
 use crate::core::job::{EndedAttempt, Job};
 use crate::core::step::Step;
-use crate::model::ids::{Digest, JobKey};
+use crate::model::ids::{Digest, JobKey, JobName, Run};
 use crate::model::spec::JobSpec;
 use crate::store::records::{self, RecordError, StoredEvent, StoredEvidence};
 use crate::store::{Batch, Fresh, Handle, OpenReport, StoreError};
@@ -66,6 +66,15 @@ impl Log {
             batch.delete(records::event_key(oldest))?;
         }
         Ok(stored)
+    }
+
+    /// Deletes everything that was told of a job.
+    pub(super) fn forget(&mut self, batch: &mut Batch, job: &JobKey) -> Result<(), StateError> {
+        for place in self.of_job.remove(job).into_iter().flatten() {
+            batch.delete(records::event_key(place))?;
+        }
+        self.recent.retain(|event| event.job != *job);
+        Ok(())
     }
 
     fn note(&mut self, stored: &StoredEvent) {
@@ -139,6 +148,7 @@ pub(super) async fn load(store: &Handle, book: &mut Book) -> Result<Log, StateEr
     for kept in all::<StoredEvidence>(store, records::EVIDENCE).await? {
         book.evidence.insert((kept.job.clone(), kept.attempt), kept);
     }
+    book.forgotten = all::<(JobName, Run)>(store, records::FORGOTTEN).await?.into_iter().collect();
     for event in all::<StoredEvent>(store, records::EVENTS).await? {
         log.note(&event);
     }
@@ -216,6 +226,21 @@ pub(super) fn put_job(batch: &mut Batch, job: &Job) -> Result<(), StateError> {
     let key = records::job_key(&job.key);
     let value = records::encode(&key, job)?;
     Ok(batch.put(key, value)?)
+}
+
+/// Deletes a job and its attempts in the batch, and notes the run that was forgotten.
+pub(super) fn delete_job(batch: &mut Batch, book: &Book, key: &JobKey) -> Result<(), StateError> {
+    batch.delete(records::job_key(key))?;
+    for ended in book.ended.get(key).into_iter().flatten() {
+        batch.delete(records::attempt_key(key, ended.attempt.no))?;
+    }
+    for (_, no) in book.evidence.keys().filter(|(of, _)| of == key) {
+        batch.delete(records::evidence_key(key, *no))?;
+    }
+    let before = book.forgotten.get(&key.name).copied().unwrap_or(0);
+    let at = records::forgotten_key(&key.name);
+    let value = records::encode(&at, &(&key.name, key.run.max(before)))?;
+    Ok(batch.put(at, value)?)
 }
 
 /// Adds an ended attempt to the batch; the one that is too old to be kept goes.

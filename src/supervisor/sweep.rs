@@ -150,8 +150,10 @@ impl Sweeper {
                     }
                 }
                 let ours = answer.value.jobs.into_iter();
-                let ours: Vec<_> = ours.filter(|job| mark_of(job, &self.owner).is_some()).collect();
-                swept.owner_seen = !ours.is_empty();
+                let is_marked = |job: &CloudJob| mark_of(job, &self.owner).is_some();
+                let ours: Vec<_> =
+                    ours.filter(|job| is_marked(job) || known.has(&job.id)).collect();
+                swept.owner_seen = ours.iter().any(is_marked);
                 let shown: BTreeSet<CloudId> = ours.iter().map(|job| job.id.clone()).collect();
                 let changed = ours.into_iter().filter(|job| has_news(&known, job));
                 swept.jobs = self.in_full(&client, changed.collect()).await;

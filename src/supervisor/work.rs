@@ -1,5 +1,6 @@
 //! What the driver's queue is made of.
 
+use super::adoptions::{Adoption, Found};
 use super::evidence::Gathered;
 use crate::config::JobSet;
 use crate::core::job::Job;
@@ -25,6 +26,8 @@ pub(super) enum Message {
     Swept(Swept),
     /// The job files were read.
     Files(JobSet),
+    /// A cloud job that a person adopts was looked up.
+    LookedUp(Adoption, Found),
     /// The raw answers of an end were fetched, or were not.
     Gathered(Gathered),
 }
@@ -54,6 +57,8 @@ pub enum Work {
     Accept(Box<Job>),
     /// A job that was never submitted and has no file any more.
     Drop(JobKey),
+    /// A job that a person wants off the record.
+    Forget(JobKey),
     /// The raw answers of an end are a blob by now; their record is to be committed.
     Keep(StoredEvidence),
     /// What an earlier store may have sent is accounted for at every place.
@@ -82,6 +87,15 @@ pub struct Known {
     pub attempts: BTreeSet<CloudId>,
     /// Ended attempts.
     pub ended: BTreeSet<CloudId>,
-    /// When the oldest attempt that may be open was decided.
+    /// Attempts that were given up as lost: however they show up, it is news.
+    pub lost: BTreeSet<CloudId>,
+    /// When the oldest attempt that may be open, or was lost a short while ago, was decided.
     pub oldest: Option<WallTime>,
+}
+
+impl Known {
+    /// Whether it is on record by its id, whatever marks it carries.
+    pub fn has(&self, id: &CloudId) -> bool {
+        self.open.contains_key(id) || self.ended.contains(id) || self.lost.contains(id)
+    }
 }

@@ -109,25 +109,51 @@ fn scenario_02_a_kill_at_any_point_of_a_submission_leaves_one_job() {
 }
 
 /// "(a) kill -9 while healthy -> job untouched. (b) kill after the terminal write -> stays.
-/// (c) cancel while the daemon is down -> applied at start". A cancel needs the daemon: while it is
-/// down the command says so and fails; once it was taken, the next start carries it out.
+/// (c) cancel while the daemon is down -> applied at start": written down while it is down, and once it
+/// was taken but the cloud had not heard of it.
 #[test]
 fn scenario_24_a_kill_touches_no_job_and_loses_no_result_and_no_cancel() {
     let mut world = World::new(&["--virtual"]);
-    for name in ["healthy", "cancelled"] {
+    for name in ["healthy", "cancelled", "early"] {
         world.put_job(name, &JobFile::new(name, 1_000));
     }
+    // Nobody has ever run here: there is no state that it could be written beside.
+    assert_eq!(world.cli(&["cancel", "-y", "healthy"]).status.code(), Some(7));
     world.start(&[]);
-    for name in ["healthy", "cancelled"] {
+    for name in ["healthy", "cancelled", "early"] {
         wait_phase(&mut world, name, "RUNNING");
     }
     world.kill();
-    let down = world.cli(&["cancel", "-y", "cancelled"]);
-    assert_ne!(down.status.code(), Some(0));
-    let said = String::from_utf8_lossy(&down.stderr).into_owned();
-    assert!(said.contains("daemon"), "{said}");
+    world.put_job("new", &JobFile::new("new", 1_000));
+    for name in ["early", "new"] {
+        let down = world.cli(&["cancel", "-y", name, "-o", "json"]);
+        assert_eq!(down.status.code(), Some(0), "{}", String::from_utf8_lossy(&down.stderr));
+        let told: Value = serde_json::from_slice(&down.stdout).expect("JSON");
+        assert_eq!((&told["done"], &told["written_down"]["jobs"]), (&json!([]), &json!([name])));
+        let text = told["written_down"]["text"].as_str().expect("a text");
+        assert!(text.contains("written down; applied when the daemon starts"), "{text}");
+    }
+    // Without a terminal nobody is asked, and without a name nothing is cancelled.
+    assert_eq!(world.cli(&["cancel", "healthy"]).status.code(), Some(2));
+    // Another socket is another daemon's: nobody knows its state.
+    let other = world.cli(&["cancel", "-y", "healthy", "--socket", "elsewhere.sock"]);
+    assert_eq!(other.status.code(), Some(7));
     std::thread::sleep(CHANCES / 4);
-    assert_eq!((world.ledger().count("create"), world.ledger().count("end")), (2, 0));
+    assert_eq!((world.ledger().count("create"), world.ledger().count("end")), (3, 0));
+    world.start(&[]);
+    for name in ["early", "new"] {
+        wait_phase(&mut world, name, "CANCELLED");
+    }
+    wait_phase(&mut world, "healthy", "RUNNING");
+    std::thread::sleep(CHANCES / 4);
+    assert_eq!((world.ledger().count("create"), world.ledger().count("end")), (3, 1));
+    // While it holds the state and does not answer, nothing is written that nobody would take.
+    std::fs::remove_file(world.path("api.sock")).expect("its socket");
+    let held = world.cli(&["cancel", "-y", "healthy"]);
+    assert_eq!(held.status.code(), Some(7));
+    let said = String::from_utf8_lossy(&held.stderr).into_owned();
+    assert!(said.contains("a daemon holds the state"), "{said}");
+    world.kill();
 
     // Taken, and killed before the cloud heard of it.
     world.put_faults(&json!([{ "call": "StopJob", "status": 503 }]));
@@ -136,7 +162,7 @@ fn scenario_24_a_kill_touches_no_job_and_loses_no_result_and_no_cancel() {
     let taken = world.cli(&["cancel", "-y", "cancelled"]);
     assert_eq!(taken.status.code(), Some(0), "{}", String::from_utf8_lossy(&taken.stderr));
     world.kill();
-    assert_eq!(world.ledger().count("end"), 0);
+    assert_eq!(world.ledger().count("end"), 1);
     world.put_faults(&json!([]));
     // Applied at the start; after the terminal write it stays.
     for _ in 0..2 {
@@ -144,7 +170,7 @@ fn scenario_24_a_kill_touches_no_job_and_loses_no_result_and_no_cancel() {
         wait_phase(&mut world, "cancelled", "CANCELLED");
         wait_phase(&mut world, "healthy", "RUNNING");
         std::thread::sleep(CHANCES / 4);
-        assert_eq!((world.ledger().count("create"), world.ledger().count("end")), (2, 1));
+        assert_eq!((world.ledger().count("create"), world.ledger().count("end")), (3, 2));
         world.kill();
     }
     assert_eq!(world.ledger().running().len(), 1);

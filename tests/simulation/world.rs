@@ -704,7 +704,7 @@ impl World {
     fn sweep(&mut self) {
         self.sweeping = true;
         let started = self.clock.now();
-        let known = self.book.known_at(&self.place);
+        let known = self.book.known_at(&self.place, self.clock.now().wall);
         let start = self.lookback.start(started, known.oldest);
         let stormy = self.stormy();
         let weather = if stormy {

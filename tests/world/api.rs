@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use spotkeeper::api::routes::{Waits, router};
 use spotkeeper::api::{bind, serve};
 use spotkeeper::cli::act::{ActArgs, act};
+use spotkeeper::cli::adopt::{AdoptArgs, adopt};
 use spotkeeper::cli::cancel::{CancelArgs, cancel};
 use spotkeeper::cli::client::Client;
 use spotkeeper::cli::events::{EventsArgs, events};
@@ -18,11 +19,13 @@ use spotkeeper::cli::ps::ps;
 use spotkeeper::cli::wait::{Goal, WaitArgs, wait};
 use spotkeeper::cli::{Answers, Cli, Console};
 use spotkeeper::model::handle::{ActVerb, Refusal, Request, WAITING_LIMIT};
+use spotkeeper::model::ids::CloudId;
 use spotkeeper::model::time::WallTime;
 use spotkeeper::model::view::{
     ActReport, DaemonView, EventPage, EventView, EvidenceView, JobPage, JobRow, MissingView,
     WhyView,
 };
+use spotkeeper::store::asked::{self, Wish};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -101,17 +104,27 @@ fn respond(request: Request) {
                     job: names.join(","),
                     phase: "PENDING".into(),
                     text: format!("from {from}"),
+                    awaited: Vec::new(),
                 }]),
-                ActVerb::Cancel | ActVerb::Resume => Ok(names
+                ActVerb::Cancel | ActVerb::Resume | ActVerb::Forget => Ok(names
                     .into_iter()
                     .map(|job| ActReport {
                         job,
                         phase: "STOPPING".into(),
                         text: verb.word().into(),
+                        awaited: Vec::new(),
                     })
                     .collect()),
             }),
         ),
+        Request::Adopt { id, name, reply } => {
+            drop(reply.send(known(&name).map(|row| ActReport {
+                job: row.name,
+                phase: "RUNNING".into(),
+                text: format!("adopted {id}"),
+                awaited: vec![format!("the end of attempt 1 ({id})")],
+            })));
+        }
         Request::Evidence { name, attempt, reply } => {
             drop(reply.send(known(&name).map(|row| EvidenceView {
                 job: row.name,
@@ -434,6 +447,89 @@ async fn acts_pass_the_daemons_refusal_on() {
     let (done, out, _) = daemon.run(&["-o", "json"], resume).await;
     assert_eq!(done.expect("done"), Exit::Done);
     check("act", &serde_json::from_str(&out).expect("JSON"));
+}
+
+#[tokio::test]
+async fn adopt_and_forget_say_what_was_done_and_what_is_awaited() {
+    let daemon = Daemon::start().await;
+    let args = |id: &str, job: &str| AdoptArgs { id: id.into(), job: job.into() };
+    let good = args("dlc1", "vit-small");
+    let (done, out, _) = daemon.run(&["-o", "json"], async |c| adopt(&good, c).await).await;
+    assert_eq!(done.expect("done"), Exit::Done);
+    let told: Value = serde_json::from_str(&out).expect("JSON");
+    check("act", &told);
+    assert_eq!(told["done"][0]["awaited"], json!(["the end of attempt 1 (dlc1)"]));
+    let (_, out, _) = daemon.run(&[], async |c| adopt(&good, c).await).await;
+    assert_eq!(out, "vit-small  RUNNING  adopted dlc1\n");
+    for (wrong, exit) in [
+        (args("dlc1", "nobody"), Exit::NoSuchJob),
+        (args("dlc1", "../x"), Exit::NoSuchJob),
+        (args("dlc/../1", "vit-small"), Exit::Usage),
+    ] {
+        let (done, _, _) = daemon.run(&[], async |c| adopt(&wrong, c).await).await;
+        assert_eq!(done.expect_err("refused").exit(), exit, "{wrong:?}");
+    }
+    for path in ["adopt", "adopt?id=a%2Fb", "adopt?id=dlc1&force=1"] {
+        let path = format!("/api/v1/jobs/vit-small/{path}");
+        assert_eq!(daemon.raw("POST", &path, "").await.0, 400, "{path}");
+    }
+    let old = ActArgs { jobs: vec!["old".into()] };
+    let (done, out, _) =
+        daemon.run(&["-o", "name"], async |c| act(&old, ActVerb::Forget, c).await).await;
+    assert_eq!((done.expect("done"), out.as_str()), (Exit::Done, "old\n"));
+    let (status, told) = daemon.raw("POST", "/api/v1/jobs/old/forget", "").await;
+    assert_eq!(status, 200, "{told}");
+}
+
+/// While no daemon runs an act is written down beside its state, and nowhere else.
+#[tokio::test]
+async fn acts_are_written_down_while_no_daemon_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (config, socket) = (folder.path().join("d.toml"), folder.path().join("api.sock"));
+    let text = "state_directory = \"state\"\n[api]\nsocket = \"api.sock\"\n";
+    std::fs::write(&config, text).expect("written");
+    let flags = |format| ["--config", config.to_str().expect("text"), "-o", format];
+    let pause = ActArgs { jobs: vec!["a".into(), "b".into()] };
+    let act_on = async |format| {
+        run_on(&socket, &flags(format), async |c| act(&pause, ActVerb::Pause, c).await).await
+    };
+    let (done, _, _) = act_on("table").await;
+    assert_eq!(done.expect_err("there is no state").exit(), Exit::NotReachable);
+    let state = folder.path().join("state");
+    std::fs::create_dir(&state).expect("a folder");
+    let (done, out, _) = act_on("table").await;
+    assert_eq!(done.expect("written down"), Exit::Done);
+    let said = "pause: written down; applied when the daemon starts, before anything is submitted";
+    assert_eq!(out, format!("a  {said}\nb  {said}\n"));
+    for format in ["json", "jsonl"] {
+        let (_, out, _) = act_on(format).await;
+        let told: Value = serde_json::from_str(&out).expect("JSON");
+        check("act", &told);
+        assert_eq!(told["written_down"]["jobs"], json!(["a", "b"]));
+    }
+    let all = CancelArgs { jobs: Vec::new(), all: true, yes: true };
+    let (done, out, _) = run_on(&socket, &flags("table"), async |c| cancel(&all, c).await).await;
+    assert_eq!(done.expect("written down"), Exit::Done);
+    assert!(out.starts_with("all jobs that are not over  cancel: written down"), "{out}");
+    let adopted = AdoptArgs { id: "dlc1".into(), job: "a".into() };
+    run_on(&socket, &flags("table"), async |c| adopt(&adopted, c).await).await.0.expect("written");
+    let found: Vec<Wish> = asked::read(&state)
+        .expect("files")
+        .into_iter()
+        .map(|(_, a)| a.expect("one").wish)
+        .collect();
+    let id = CloudId::new("dlc1").expect("an id");
+    assert_eq!(found, [Wish::Pause, Wish::Pause, Wish::Pause, Wish::Cancel, Wish::Adopt(id)]);
+    // What no job can be called is not written down; nor is what is for another daemon.
+    let odd = ActArgs { jobs: vec!["../a".into()] };
+    let (done, _, _) =
+        run_on(&socket, &flags("table"), async |c| act(&odd, ActVerb::Retry, c).await).await;
+    assert_eq!(done.expect_err("no name").exit(), Exit::NoSuchJob);
+    let other = folder.path().join("other.sock");
+    let (done, _, _) =
+        run_on(&other, &flags("table"), async |c| act(&pause, ActVerb::Retry, c).await).await;
+    assert_eq!(done.expect_err("another daemon's").exit(), Exit::NotReachable);
+    assert_eq!(asked::read(&state).expect("files").len(), 5);
 }
 
 #[tokio::test]

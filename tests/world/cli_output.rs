@@ -438,6 +438,7 @@ fn done() -> Vec<ActReport> {
         job: "vit-large".into(),
         phase: "STOPPING".into(),
         text: "stop asked for attempt 8; its end is awaited".into(),
+        awaited: vec!["the end of attempt 8 (dlc8)".into()],
     }]
 }
 

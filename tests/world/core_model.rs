@@ -296,12 +296,11 @@ impl World {
         if !self.calm() && self.rng.chance(1) {
             return self.crash();
         }
-        for EndedAttempt { attempt, id, .. } in ended {
-            let past = match id {
-                Some(id) => Past::Ended(EndedRef { no: attempt.no, id }),
-                None => Past::NeverCreated { no: attempt.no, intended: attempt.intended },
-            };
-            self.past.insert(attempt.mark, past);
+        for ended in ended {
+            let past = EndedRef::of(&ended);
+            let EndedAttempt { attempt, .. } = ended;
+            let never = Past::NeverCreated { no: attempt.no, intended: attempt.intended };
+            self.past.insert(attempt.mark, past.map_or(never, Past::Ended));
         }
         for event in events.iter().filter(|event| event.word == Word::RestartedInPlace) {
             let id = event.data["id"].as_str().and_then(|id| CloudId::new(id).ok()).expect("an id");

@@ -5,6 +5,7 @@
 //! in this process on a store in memory that outlives a restart. The emulator's ledger judges what
 //! happened; what a person would see is read as the JSON that the API gives.
 
+mod acts;
 mod blindness;
 mod cancels;
 mod odds;

@@ -90,12 +90,11 @@ impl Desk {
         for ended in step.ended {
             let record = serde_json::to_vec(&ended).expect("a record");
             assert!(record.len() < RECORD_LIMIT, "an end of {} bytes", record.len());
-            let no = ended.attempt.no;
             self.causes.push(ended.verdict.cause);
-            let past = match ended.id {
-                Some(id) => Past::Ended(EndedRef { no, id }),
-                None => Past::NeverCreated { no, intended: ended.attempt.intended },
-            };
+            let past = EndedRef::of(&ended).map_or(
+                Past::NeverCreated { no: ended.attempt.no, intended: ended.attempt.intended },
+                Past::Ended,
+            );
             self.past.insert(ended.attempt.mark, past);
         }
         self.job = step.next;

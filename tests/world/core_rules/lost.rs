@@ -1,7 +1,8 @@
 //! An attempt that the cloud does not know any more.
 
-use super::desk::{Desk, HOUR, MINUTE, id, none, whole};
+use super::desk::{Desk, HOUR, MINUTE, as_in, id, none, whole};
 use spotkeeper::core::event::Word;
+use spotkeeper::core::job::Tally;
 use spotkeeper::core::phase::Phase;
 use spotkeeper::core::step::{Act, Effect, Input};
 use spotkeeper::core::verdict::Cause;
@@ -202,4 +203,95 @@ fn one_that_shows_up_while_its_prefix_is_looked_at_is_not_lost() {
     watched(&mut desk, still);
     assert_eq!((desk.job.open.len(), desk.causes.len()), (1, 0));
     assert_eq!(desk.count(Word::Returned), 1);
+}
+
+/// Attempt 1 lost, attempt 2 running; and attempt 1 as the cloud last showed it.
+fn lost_and_followed() -> (Desk, spotkeeper::model::cloud::CloudJob) {
+    let mut desk = long_missing();
+    let last = desk.cloud(Status::Running);
+    desk.act(Act::Retry).submit(whole(&[100])).live();
+    (desk, last)
+}
+
+#[test]
+fn one_that_was_lost_and_shows_up_with_its_end_is_told_and_what_both_wrote_is_passed_over() {
+    let (mut desk, mut late) = lost_and_followed();
+    assert_eq!((desk.job.created, desk.job.tally.errors), (2, 1));
+    desk.wait(HOUR);
+    late.status = Status::Failed;
+    late.finished = Some(desk.now.wall.minus(10 * MINUTE));
+    desk.see(late.clone());
+    assert_eq!(desk.count(Word::Returned), 1);
+    assert_eq!((desk.job.open.len(), desk.stops()), (1, 0), "the one on record goes on");
+    assert_eq!(desk.job.overlaps.len(), 1, "both ran");
+    assert_eq!((desk.job.created, desk.job.tally.errors), (2, 1), "it is counted once");
+    assert_eq!(desk.causes.last(), Some(&Cause::Unexplained), "its true end");
+    let before = desk.job.clone();
+    desk.see(late);
+    assert_eq!(desk.job, before, "told once");
+    desk.end(MINUTE, as_in("failed_exit137"));
+    assert!(desk.job.unjudged.as_ref().is_some_and(|ended| ended.attempt.no == 2));
+}
+
+#[test]
+fn the_end_of_a_lost_one_is_not_judged_twice_and_a_success_is_one() {
+    let lost = || {
+        let mut desk = long_missing();
+        let last = desk.cloud(Status::Running);
+        desk.act(Act::Retry);
+        assert_eq!(desk.causes, [Cause::Lost]);
+        (desk, last)
+    };
+    // Before anything was decided on the loss its true end is decided on.
+    let (mut desk, mut late) = lost();
+    late.status = Status::Failed;
+    late.finished = Some(desk.now.wall);
+    desk.see(late).look(none());
+    assert_eq!((desk.job.progress.ends, desk.job.open.len()), (1, 0));
+    // After that it only corrects history.
+    let (mut desk, mut late) = lost();
+    desk.look(none());
+    let (ends, waits) = (desk.job.progress.ends, desk.backoff());
+    assert_eq!(ends, 1);
+    late.status = Status::Failed;
+    late.finished = Some(desk.now.wall);
+    desk.see(late);
+    assert_eq!((desk.job.progress.ends, desk.backoff()), (ends, waits));
+    assert!(desk.job.unjudged.is_none());
+    // Work that is done is not done again.
+    let (mut desk, mut late) = lost();
+    desk.spec.total_steps = None;
+    desk.look(none());
+    late.status = Status::Succeeded;
+    late.finished = Some(desk.now.wall);
+    desk.see(late);
+    assert_eq!(desk.phase(), Phase::Succeeded);
+}
+
+#[test]
+fn one_that_comes_back_counts_as_one_attempt_and_one_end() {
+    for followed in [false, true] {
+        let mut desk = Desk::running();
+        let back = desk.cloud(Status::Running);
+        desk.end(HOUR, as_in("failed_exit137"));
+        let attempts = 1 + u32::from(followed);
+        if followed {
+            desk.submit(whole(&[10])).live();
+        }
+        let ran = desk.job.progress.ran;
+        assert!(ran >= HOUR);
+        desk.see(back.clone());
+        assert_eq!(desk.job.created, attempts, "{followed}");
+        assert_eq!(desk.job.tally.errors + desk.job.tally.releases, 0, "{followed}");
+        let mut end = back;
+        as_in("failed_exit137")(&mut end);
+        end.finished = Some(desk.now.wall.plus(MINUTE));
+        desk.wait(MINUTE);
+        desk.see(end);
+        let Tally { releases, errors, .. } = desk.job.tally;
+        // One that was stopped as a twin is no error.
+        assert_eq!(releases + errors, u32::from(!followed), "{followed}");
+        assert!(desk.job.progress.ran < ran + HOUR, "{followed}: its time is counted once");
+        assert_eq!(desk.job.open.len(), usize::from(followed), "one survivor");
+    }
 }

@@ -1,10 +1,12 @@
 //! The rules of the core, one test a sentence: what an end means, whose a job is, what is looked
 //! for before a submission, what a person sees.
 
+mod adopted;
 mod clocks;
 mod desk;
 mod ends;
 mod fenced;
+mod forgotten;
 mod frozen;
 mod identity;
 mod looks;

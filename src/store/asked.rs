@@ -1,0 +1,261 @@
+//! What people ask for while no daemon runs: small files beside the state, taken at the next start.
+//!
+//! What always holds: a file is written only under the lock of the state folder, so that no daemon
+//! runs meanwhile or takes half of it; it is whole and durable before anybody is told that it is
+//! written down; files are taken in the order in which they were written. Must not: touch the state
+//! itself, which belongs to the daemon and its user.
+
+use super::error::StoreError;
+use super::lock;
+use crate::model::checkpoint::ResumeFrom;
+use crate::model::ids::CloudId;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// The folder of these files, in the state folder.
+const FOLDER: &str = "asked";
+const SUFFIX: &str = ".json";
+const VERSION: u32 = 1;
+/// Files that may wait.
+const FILES_LIMIT: usize = 1_000;
+/// Bytes of one of them: ten thousand long names.
+const BYTES_LIMIT: u64 = 2 * 1024 * 1024;
+
+/// One thing that a person asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    version: u32,
+    /// What.
+    pub wish: Wish,
+    /// Of which jobs.
+    pub names: Names,
+    /// When, for people.
+    pub at: String,
+}
+
+impl Asked {
+    /// `wish`, for these jobs.
+    pub fn new(wish: Wish, names: Names, at: String) -> Self {
+        Self { version: VERSION, wish, names, at }
+    }
+}
+
+/// What can be asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "each is the verb of its name")]
+pub enum Wish {
+    Cancel,
+    Pause,
+    Resume,
+    Retry,
+    RetryFrom(#[serde(with = "as_text")] ResumeFrom),
+    Adopt(CloudId),
+    Forget,
+}
+
+/// Of which jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Names {
+    /// All that are not over when it is taken.
+    All,
+    /// These.
+    These(Vec<String>),
+}
+
+mod as_text {
+    use crate::model::checkpoint::ResumeFrom;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(from: &ResumeFrom, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&from.to_string())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ResumeFrom, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Writes it down beside the state of a stopped daemon. Gives the file.
+///
+/// # Errors
+/// [`StoreError::Locked`] while a daemon holds the state; [`StoreError::Folder`] where the folder is
+/// missing or may not be written by this user.
+pub fn write(state: &Path, asked: &Asked) -> Result<PathBuf, StoreError> {
+    let held = lock::hold(state)?;
+    let folder = state.join(FOLDER);
+    let failed = |operation: &'static str| {
+        let path = folder.clone();
+        move |source| StoreError::Folder { operation, path, source }
+    };
+    // Root may ask as well; the daemon's user has to be able to read and remove it.
+    let owner = held.metadata().map_err(failed("read its owner"))?;
+    if !folder.is_dir() {
+        DirBuilder::new().mode(0o700).create(&folder).map_err(failed("create it"))?;
+        give(&folder, &owner).map_err(failed("give it to the daemon's user"))?;
+        held.sync_all().map_err(failed("sync its folder"))?;
+    }
+    let known = names(&folder).map_err(failed("list it"))?;
+    if known.len() >= FILES_LIMIT {
+        let full = io::Error::other(format!("{FILES_LIMIT} wait for the daemon already"));
+        return Err(failed("write into it")(full));
+    }
+    let next = known.last().and_then(|name| number(name)).map_or(1, |last| last + 1);
+    let file = folder.join(format!("{next:010}{SUFFIX}"));
+    put(&file, &owner, asked).map_err(failed("write into it"))?;
+    File::open(&folder).and_then(|f| f.sync_all()).map_err(failed("sync it"))?;
+    Ok(file)
+}
+
+fn put(file: &Path, owner: &fs::Metadata, asked: &Asked) -> io::Result<()> {
+    let text = serde_json::to_vec(asked).map_err(io::Error::other)?;
+    if text.len() as u64 > BYTES_LIMIT {
+        return Err(io::Error::other(format!("more than {BYTES_LIMIT} bytes")));
+    }
+    let half = file.with_extension("new");
+    let mut out =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&half)?;
+    out.write_all(&text)?;
+    out.sync_all()?;
+    give(&half, owner)?;
+    fs::rename(&half, file)
+}
+
+fn give(path: &Path, owner: &fs::Metadata) -> io::Result<()> {
+    let own = fs::metadata(path)?;
+    if (own.uid(), own.gid()) == (owner.uid(), owner.gid()) {
+        return Ok(());
+    }
+    std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid()))
+}
+
+fn number(name: &str) -> Option<u64> {
+    name.strip_suffix(SUFFIX)?.parse().ok()
+}
+
+/// Finished files, in order.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        names.extend(name.to_str().filter(|name| number(name).is_some()).map(str::to_owned));
+    }
+    names.sort_by_key(|name| number(name));
+    Ok(names)
+}
+
+/// A file, and what it asks for or why it cannot be read.
+pub type AskedFile = (PathBuf, Result<Asked, String>);
+
+/// Everything that was asked for, oldest first.
+///
+/// # Errors
+/// [`StoreError::Folder`] if the folder is there and cannot be listed.
+pub fn read(state: &Path) -> Result<Vec<AskedFile>, StoreError> {
+    let folder = state.join(FOLDER);
+    let names = match names(&folder) {
+        Ok(names) => names,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => {
+            return Err(StoreError::Folder { operation: "list it", path: folder, source });
+        }
+    };
+    let files = names.into_iter().take(FILES_LIMIT).map(|name| folder.join(name));
+    Ok(files.map(|file| (file.clone(), decode(&file))).collect())
+}
+
+fn decode(file: &Path) -> Result<Asked, String> {
+    let mut text = Vec::new();
+    let read = File::open(file).and_then(|f| f.take(BYTES_LIMIT + 1).read_to_end(&mut text));
+    read.map_err(|error| error.to_string())?;
+    if text.len() as u64 > BYTES_LIMIT {
+        return Err(format!("more than {BYTES_LIMIT} bytes"));
+    }
+    let value: serde_json::Value =
+        serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+    let version = value.get("version").and_then(serde_json::Value::as_u64);
+    if version != Some(u64::from(VERSION)) {
+        return Err(format!("it has version {version:?}; this program knows {VERSION}"));
+    }
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+/// It is done.
+///
+/// # Errors
+/// [`StoreError::Folder`] if it cannot be removed.
+pub fn remove(file: &Path) -> Result<(), StoreError> {
+    let removed = match fs::remove_file(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    };
+    removed.and_then(|()| File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()).map_err(
+        |source| StoreError::Folder { operation: "remove it", path: file.to_owned(), source },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(wish: Wish, names: Names) -> Asked {
+        Asked::new(wish, names, "2026-11-30T00:00:00Z".to_owned())
+    }
+
+    #[test]
+    fn what_was_asked_for_is_read_in_its_order_and_gone_once_it_is_done() {
+        let state = tempfile::tempdir().unwrap();
+        assert!(read(state.path()).unwrap().is_empty());
+        let these = Names::These(vec!["a".into(), "b".into()]);
+        let wishes = [
+            ask(Wish::Cancel, Names::All),
+            ask(Wish::RetryFrom(ResumeFrom::Step(900)), these.clone()),
+            ask(Wish::Adopt(CloudId::new("dlc1").unwrap()), these.clone()),
+            ask(Wish::Pause, these),
+        ];
+        let files: Vec<PathBuf> =
+            wishes.iter().map(|asked| write(state.path(), asked).unwrap()).collect();
+        let found = read(state.path()).unwrap();
+        let expected: Vec<AskedFile> =
+            files.iter().cloned().zip(wishes.iter().cloned().map(Ok)).collect();
+        assert_eq!(found, expected);
+        remove(&files[0]).unwrap();
+        remove(&files[0]).unwrap();
+        assert_eq!(read(state.path()).unwrap().len(), 3);
+        // Its number is not used for a later one while others wait.
+        assert!(write(state.path(), &wishes[0]).unwrap() > files[3]);
+    }
+
+    #[test]
+    fn nothing_is_written_beside_a_state_that_a_daemon_holds_or_that_is_not_there() {
+        let root = tempfile::tempdir().unwrap();
+        let state = root.path().join("state");
+        let asked = ask(Wish::Cancel, Names::All);
+        assert!(matches!(write(&state, &asked), Err(StoreError::Folder { .. })));
+        let (held, ..) = lock::take(&state).unwrap();
+        assert!(matches!(write(&state, &asked), Err(StoreError::Locked { .. })));
+        assert!(!state.join(FOLDER).exists());
+        drop(held);
+        write(&state, &asked).unwrap();
+    }
+
+    #[test]
+    fn half_a_file_is_none_and_one_that_cannot_be_read_keeps_nothing_from_the_others() {
+        let state = tempfile::tempdir().unwrap();
+        let file = write(state.path(), &ask(Wish::Pause, Names::All)).unwrap();
+        let folder = file.parent().unwrap();
+        fs::write(folder.join("0000000002.new"), "{").unwrap();
+        fs::write(folder.join("0000000003.json"), "{").unwrap();
+        let newer = r#"{"version":2,"wish":"explode","names":"all","at":""}"#;
+        fs::write(folder.join("0000000004.json"), newer).unwrap();
+        let found = read(state.path()).unwrap();
+        let is_good: Vec<bool> = found.iter().map(|(_, content)| content.is_ok()).collect();
+        assert_eq!(is_good, [true, false, false]);
+        assert!(found[2].1.as_ref().is_err_and(|why| why.contains("version")));
+    }
+}

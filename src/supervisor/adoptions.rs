@@ -1,0 +1,318 @@
+//! A person names a cloud job that is to be the running attempt of a job: it is looked up, then the
+//! core decides.
+//!
+//! What always holds: from the question to the answer nothing is submitted for the job; what is taken
+//! is durable before the answer. Must not: stop or change the cloud job.
+
+use super::acts::ends_awaited;
+use super::driver::{Driver, chain};
+use super::effects::Effects;
+use super::turns::GET_JOB;
+use super::work::{Message, Work};
+use crate::core::adopt::{cannot_adopt, cannot_adopt_now};
+use crate::core::identity::mark_of;
+use crate::core::job::{AttemptState, Job};
+use crate::core::step::{Input, Past};
+use crate::core::submit::Gate;
+use crate::dlc::wire::{self, Source};
+use crate::model::cloud::CloudJob;
+use crate::model::error::Class;
+use crate::model::handle::Refusal;
+use crate::model::ids::{CloudId, JobKey, TargetName};
+use crate::model::spec::Place;
+use crate::model::time::BootTime;
+use crate::model::view::ActReport;
+use crate::openapi::kind::Kind;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long a person waits until the cloud was compared with the store, or answers at all.
+const PATIENCE: Duration = Duration::from_secs(45);
+/// Time between two looks.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The same where nobody waits for the answer.
+const LOOK_AGAIN_LATER: Duration = Duration::from_secs(15);
+
+/// Who asked.
+#[derive(Debug)]
+pub(super) enum Asker {
+    /// A person who waits for the answer.
+    Person(oneshot::Sender<Result<ActReport, Refusal>>),
+    /// One who wrote it down while no daemon ran: in this file, which goes once it is done.
+    Written(PathBuf),
+}
+
+/// An adoption that is under way.
+#[derive(Debug)]
+pub(super) struct Adoption {
+    key: JobKey,
+    id: CloudId,
+    asker: Asker,
+    began: BootTime,
+}
+
+/// What looking it up brought.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// It is there, and fits the target.
+    There(Box<CloudJob>),
+    /// It is not where the job's target points to.
+    NotThere(String),
+    /// DLC does not say.
+    NoAnswer { why: String, passes: bool },
+}
+
+impl Driver {
+    /// Begins with an adoption; its answer comes later, unless it is refused at once.
+    pub(super) fn adopt(&mut self, id: &CloudId, name: &str, asker: Asker) {
+        let key = match self.may_adopt(id, name) {
+            Ok(key) => key,
+            Err(refusal) => return self.refuse_adoption(id, name, asker, refusal),
+        };
+        self.book.adopting.insert(key.clone());
+        let began = self.clock.now().boot;
+        self.look_up(Adoption { key, id: id.clone(), asker, began }, Duration::ZERO);
+    }
+
+    /// The job, if nothing that is on record speaks against it.
+    pub(super) fn may_adopt(&self, id: &CloudId, name: &str) -> Result<JobKey, Refusal> {
+        let job = self.find(name)?;
+        if self.book.adopting.contains(&job.key) {
+            let why = format!("another adoption for `{name}` is under way: wait for its answer");
+            return Err(Refusal::NotNow(why));
+        }
+        let why = self.on_record_elsewhere(id).or_else(|| {
+            let gate = self.gate_of(job)?;
+            cannot_adopt_now(job, &gate)
+        });
+        why.map_or_else(|| Ok(job.key.clone()), |why| Err(Refusal::NotNow(why)))
+    }
+
+    fn gate_of(&self, job: &Job) -> Option<Gate> {
+        let spec = self.book.spec_of(job)?;
+        Some(self.book.gate(job, &spec, &BTreeMap::new()))
+    }
+
+    /// Why a cloud job is not free: it is an attempt already, or a copy of one.
+    fn on_record_elsewhere(&self, id: &CloudId) -> Option<String> {
+        if let Some((key, mark)) = self.book.on_record(id) {
+            let open = self.book.jobs.get(&key).into_iter().flat_map(|job| &job.open);
+            let is_open = open.into_iter().any(|attempt| attempt.mark == mark);
+            return Some(if is_open {
+                format!("{id} is a running attempt of `{key}` already")
+            } else {
+                format!("{id} was an attempt of `{key}`: if it runs again, it is noticed by itself")
+            });
+        }
+        None
+    }
+
+    /// Looks it up, at the job's target first.
+    fn look_up(&mut self, adoption: Adoption, delay: Duration) {
+        let job = self.book.jobs.get(&adoption.key);
+        let spec = job.and_then(|job| self.book.spec_of(job));
+        let target = spec.map(|spec| spec.target.clone());
+        let targets = self.book.targets.values();
+        let mut places: Vec<(TargetName, Place)> =
+            targets.map(|target| (target.name.clone(), target.place.clone())).collect();
+        places.sort_by_key(|(name, _)| Some(name) != target.as_ref());
+        let has_target = places.first().is_some_and(|(name, _)| Some(name) == target.as_ref());
+        let effects = self.effects.clone();
+        self.spawn(Box::pin(async move {
+            tokio::select! {
+                () = effects.stopped() => return,
+                () = tokio::time::sleep(delay) => {}
+            }
+            let found = match target {
+                Some(target) if !has_target => Found::NotThere(format!(
+                    "the daemon file has no target `{target}`, where the job is sent to"
+                )),
+                Some(_) | None => effects.find_at(&places, &adoption.id).await,
+            };
+            // A driver that is gone has nobody left to tell.
+            drop(effects.driver.send(Message::LookedUp(adoption, found)).await);
+        }));
+    }
+
+    /// What was looked up decides, once the cloud was compared with the store.
+    pub(super) async fn take_found(&mut self, adoption: Adoption, found: Found) {
+        let patience = match adoption.asker {
+            Asker::Person(_) => Some(PATIENCE),
+            Asker::Written(_) => None,
+        };
+        let waited = self.clock.now().boot.since(adoption.began);
+        let may_wait = patience.is_none_or(|patience| waited < patience) && !self.book.stopping;
+        self.book.adopting.remove(&adoption.key);
+        let not_yet = match &found {
+            Found::There(_) => self.not_yet(&adoption.key),
+            Found::NoAnswer { why, passes } => passes.then(|| why.clone()),
+            Found::NotThere(_) => None,
+        };
+        if let Some(why) = &not_yet
+            && may_wait
+        {
+            tracing::debug!(job = %adoption.key, id = %adoption.id, %why, "adopt: not yet");
+            self.book.adopting.insert(adoption.key.clone());
+            let pause = if patience.is_some() { LOOK_AGAIN } else { LOOK_AGAIN_LATER };
+            return self.look_up(adoption, pause);
+        }
+        let outcome = match (not_yet, found) {
+            (Some(why), _) | (None, Found::NotThere(why) | Found::NoAnswer { why, .. }) => {
+                Err(Refusal::NotNow(why))
+            }
+            (None, Found::There(cloud)) => self.take_adopted(&adoption.key, *cloud).await,
+        };
+        let Adoption { key, id, asker, .. } = adoption;
+        match outcome {
+            Err(refusal) => self.refuse_adoption(&id, key.name.as_str(), asker, refusal),
+            Ok(report) => match asker {
+                Asker::Person(reply) => drop(reply.send(Ok(report))),
+                Asker::Written(file) => {
+                    tracing::info!(job = %key, text = report.text, "asked for while no daemon ran");
+                    self.asked_is_done(&file);
+                }
+            },
+        }
+    }
+
+    /// Why an adoption cannot be decided on yet.
+    fn not_yet(&self, key: &JobKey) -> Option<String> {
+        let gate = self.gate_of(self.book.jobs.get(key)?)?;
+        let not_compared = "the cloud was not yet compared with the store since the start";
+        (!gate.verified).then(|| not_compared.to_owned()).or(gate.new_store)
+    }
+
+    async fn take_adopted(&mut self, key: &JobKey, cloud: CloudJob) -> Result<ActReport, Refusal> {
+        let job = self.book.jobs.get(key).ok_or(Refusal::NoSuchJob(key.name.to_string()))?;
+        let unreadable = || Refusal::NotNow("its accepted spec cannot be read".to_owned());
+        let gate = self.gate_of(job).ok_or_else(unreadable)?;
+        let id = cloud.id.clone();
+        let why = self.on_record_elsewhere(&id).or_else(|| cannot_adopt(job, &gate, &cloud));
+        if let Some(why) = why.or_else(|| self.copy_of_another(key, &id)) {
+            return Err(Refusal::NotNow(why));
+        }
+        let place = gate.place.ok_or_else(unreadable)?;
+        let mark = mark_of(&cloud, &self.book.owner);
+        let is_free = |mark: &crate::model::ids::Mark| {
+            self.book.open_with(mark).is_none() && self.book.past_of(key, mark) == Past::Stranger
+        };
+        let mark = mark.filter(is_free);
+        let input = Input::Adopt { cloud: Box::new(cloud), place, mark };
+        // Before anything else of the job: it must not be submitted in between.
+        self.pending.push_front(Work::Input(key.clone(), input));
+        self.durably().await?;
+        self.adopted(key, &id)
+    }
+
+    fn copy_of_another(&self, key: &JobKey, id: &CloudId) -> Option<String> {
+        let other =
+            self.book.jobs.values().find(|job| job.copies.contains(id) && job.key != *key)?;
+        Some(format!("{id} carries a mark of `{}`", other.key))
+    }
+
+    fn adopted(&self, key: &JobKey, id: &CloudId) -> Result<ActReport, Refusal> {
+        let job = self.book.jobs.get(key).ok_or(Refusal::NoSuchJob(key.name.to_string()))?;
+        let taken = job.open.iter().find(|attempt| attempt.id() == Some(id));
+        let Some(attempt) = taken else {
+            return Err(Refusal::NotNow(format!(
+                "nothing is done; `events {}` says why",
+                key.name
+            )));
+        };
+        let status = match &attempt.state {
+            AttemptState::Live { status, .. } => status.word().to_owned(),
+            AttemptState::Intended | AttemptState::Unknown { .. } => String::new(),
+        };
+        let text = format!(
+            "adopted {id} ({status}) as attempt {}; its end is awaited, and judged as that of any \
+             attempt; the next one is sent as the job file says",
+            attempt.no
+        );
+        let phase = self.row(job).phase;
+        Ok(ActReport { job: key.name.to_string(), phase, text, awaited: ends_awaited(job) })
+    }
+
+    /// Tells why nothing is taken. Where nobody waits for the answer the job stays paused.
+    fn refuse_adoption(&mut self, id: &CloudId, name: &str, asker: Asker, refusal: Refusal) {
+        let key = self.find(name).ok().map(|job| job.key.clone());
+        let told = matches!(asker, Asker::Person(_));
+        if let (Some(key), Refusal::NotNow(why)) = (key, &refusal) {
+            let input = Input::NotAdopted { id: id.clone(), why: why.clone(), told };
+            self.push(Work::Input(key, input));
+        }
+        match asker {
+            Asker::Person(reply) => drop(reply.send(Err(refusal))),
+            Asker::Written(file) => {
+                tracing::error!(job = name, %id, why = %refusal, "adopt: nothing is done");
+                self.asked_is_done(&file);
+            }
+        }
+    }
+}
+
+impl Effects {
+    /// Looks for a cloud job at the first of these places; at the others only to say where it is.
+    async fn find_at(&self, places: &[(TargetName, Place)], id: &CloudId) -> Found {
+        let Some(((target, place), others)) = places.split_first() else {
+            return Found::NotThere("the daemon file has no target".to_owned());
+        };
+        let found = self.find_in(place, id).await;
+        match found {
+            Ok(Some((cloud, workspace))) => {
+                let fits = workspace.as_ref().is_none_or(|shown| *shown == place.workspace);
+                if fits {
+                    return Found::There(Box::new(cloud));
+                }
+                Found::NotThere(format!(
+                    "{id} is in workspace {}, target `{target}` is workspace {}: name the right \
+                     target in the job file",
+                    workspace.unwrap_or_default(),
+                    place.workspace
+                ))
+            }
+            Ok(None) => {
+                for (other, place) in others {
+                    if let Ok(Some((_, workspace))) = self.find_in(place, id).await
+                        && workspace.is_none_or(|shown| shown == place.workspace)
+                    {
+                        return Found::NotThere(format!(
+                            "{id} is at target `{other}`, the job's target is `{target}`: name it in \
+                             the job file"
+                        ));
+                    }
+                }
+                Found::NotThere(format!("DLC knows no job {id} at target `{target}`"))
+            }
+            Err((why, passes)) => Found::NoAnswer { why, passes },
+        }
+    }
+
+    /// The job and its workspace; an error says why, and whether it may pass.
+    async fn find_in(
+        &self,
+        place: &Place,
+        id: &CloudId,
+    ) -> Result<Option<(CloudJob, Option<String>)>, (String, bool)> {
+        let client = self.client(place).map_err(|why| (why, false))?;
+        let turn = self.turns.take(GET_JOB, place).await;
+        let answer = client.get_job_value(id, turn.wall()).await;
+        self.learn(&turn, &answer);
+        let value = match answer {
+            Ok(answer) => answer.value,
+            Err(error) if error.kind() == Kind::NotFound => return Ok(None),
+            Err(error) => {
+                let passes = matches!(error.class(), Class::Retry | Class::Wait);
+                return Err((format!("DLC does not say what {id} is: {}", chain(&error)), passes));
+            }
+        };
+        let workspace = value.get("WorkspaceId").and_then(|id| id.as_str());
+        let workspace = workspace.filter(|id| !id.is_empty()).map(str::to_owned);
+        match wire::job(&value, Source::GetJob) {
+            Ok(cloud) if cloud.id == *id => Ok(Some((cloud, workspace))),
+            Ok(cloud) => Err((format!("DLC answers with {}, not with {id}", cloud.id), true)),
+            Err(error) => Err((format!("DLC does not say what {id} is: {error}"), true)),
+        }
+    }
+}

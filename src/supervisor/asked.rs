@@ -1,0 +1,114 @@
+//! What people asked for while no daemon ran is taken at the start, before anything is submitted, by
+//! the way of any other act.
+
+use super::adoptions::Asker;
+use super::driver::{Driver, chain};
+use crate::core::job::Wanted;
+use crate::model::handle::{ActVerb, Refusal};
+use crate::model::ids::CloudId;
+use crate::model::view::ActReport;
+use crate::store::asked::{self, Asked, Names, Wish};
+use std::path::{Path, PathBuf};
+
+impl Driver {
+    /// Takes all of it, in the order in which it was asked for.
+    pub(super) async fn take_asked(&mut self, state: &Path) {
+        let folder = state.to_owned();
+        let read = tokio::task::spawn_blocking(move || asked::read(&folder)).await;
+        let files = match read {
+            Ok(Ok(files)) => files,
+            Ok(Err(error)) => {
+                tracing::error!(error = %chain(&error), "what was asked for while no daemon ran");
+                return;
+            }
+            Err(error) => {
+                tracing::error!(%error, "reading what was asked for panicked");
+                return;
+            }
+        };
+        if !files.is_empty() {
+            // The job files were read a moment ago: what is new in them has to be on record.
+            self.turns().await;
+        }
+        for (file, content) in files {
+            match content {
+                Ok(asked) => self.take_one_asked(file, asked).await,
+                Err(why) => {
+                    tracing::error!(file = %file.display(), %why, "not taken: remove it, and ask again");
+                }
+            }
+        }
+    }
+
+    async fn take_one_asked(&mut self, file: PathBuf, asked: Asked) {
+        let verb = match asked.wish {
+            Wish::Cancel => ActVerb::Cancel,
+            Wish::Pause => ActVerb::Pause,
+            Wish::Resume => ActVerb::Resume,
+            Wish::Retry => ActVerb::Retry,
+            Wish::RetryFrom(from) => ActVerb::RetryFrom(from),
+            Wish::Forget => ActVerb::Forget,
+            Wish::Adopt(id) => return self.begin_adoption(file, id, asked.names).await,
+        };
+        let each: Vec<Vec<String>> = match asked.names {
+            Names::All => vec![Vec::new()],
+            Names::These(names) => names.into_iter().map(|name| vec![name]).collect(),
+        };
+        let mut is_done = true;
+        // One by one: a name that no job has keeps nothing from the others.
+        for names in each {
+            let done = self.act(&names, verb).await;
+            is_done &= !matches!(done, Err(Refusal::StoreDown(_)));
+            tell(verb.word(), &names, done);
+        }
+        if is_done {
+            self.asked_is_done(&file);
+        }
+    }
+
+    /// The job is paused first: it must not be submitted beside what is to be adopted.
+    async fn begin_adoption(&mut self, file: PathBuf, id: CloudId, names: Names) {
+        let Names::These(names) = names else { return self.asked_is_done(&file) };
+        let Some(name) = names.into_iter().next() else { return self.asked_is_done(&file) };
+        let known = self.book.on_record(&id);
+        if known.is_some_and(|(key, _)| key.name.as_str() == name) {
+            // An earlier start took it, and ended before the file was gone.
+            return self.asked_is_done(&file);
+        }
+        let is_free = self.may_adopt(&id, &name).is_ok();
+        let wanted = self.find(&name).map(|job| job.wanted);
+        if is_free
+            && matches!(wanted, Ok(Wanted::Run))
+            && let Err(refusal) = self.act(std::slice::from_ref(&name), ActVerb::Pause).await
+        {
+            return tell("adopt", &[name], Err(refusal));
+        }
+        self.adopt(&id, &name, Asker::Written(file));
+    }
+
+    /// What a file asked for is durable, or refused for good.
+    pub(super) fn asked_is_done(&self, file: &Path) {
+        if let Err(error) = asked::remove(file) {
+            // The next start would do it again.
+            tracing::error!(file = %file.display(), error = %chain(&error), "remove it by hand");
+        }
+    }
+}
+
+fn tell(word: &str, names: &[String], done: Result<Vec<ActReport>, Refusal>) {
+    match done {
+        Ok(reports) => {
+            for report in reports {
+                tracing::info!(
+                    job = report.job,
+                    act = word,
+                    text = report.text,
+                    "asked for while no daemon ran"
+                );
+            }
+        }
+        Err(refusal) => {
+            tracing::error!(?names, act = word, why = %refusal, "asked for while no daemon ran: not done");
+        }
+    }
+}
