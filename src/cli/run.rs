@@ -1,29 +1,35 @@
 //! `spotkeeper run`: the daemon.
 
+mod reload;
+
 use super::exit::Exit;
 use crate::api;
 use crate::api::socket::BindError;
 use crate::config::{DAEMON_FILE, Surroundings, load_daemon};
 use crate::service::clock::Clock;
-use crate::service::{logging, signals};
+use crate::service::logging::{self, Logging};
+use crate::service::notify::Notifier;
+use crate::service::signals;
 use crate::store::StoreError;
 use crate::supervisor::{RunError, Settings, Supervisor};
+use reload::Running;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Runs the daemon until it is told to stop.
 pub(super) fn run(config: Option<&Path>) -> Exit {
-    logging::start();
+    let logging = logging::start();
     let path = config.unwrap_or(Path::new(DAEMON_FILE));
     let file = load_daemon(path, &Surroundings::of_this_process());
     for diagnostic in &file.diagnostics {
-        tracing::error!("{diagnostic}");
+        tracing::error!(code = %diagnostic.code, "{diagnostic}");
     }
     let Some(config) = file.accepted().cloned() else { return Exit::ConfigNotValid };
+    logging.set_level(config.log_level);
     let owner = match config.require_owner(path) {
         Ok(owner) => owner.clone(),
         Err(diagnostic) => {
-            tracing::error!("{diagnostic}");
+            tracing::error!(code = %diagnostic.code, "{diagnostic}");
             return Exit::ConfigNotValid;
         }
     };
@@ -36,20 +42,20 @@ pub(super) fn run(config: Option<&Path>) -> Exit {
             }
         };
     let settings = Settings { config: Arc::new(config), owner, clock: Clock::new() };
-    runtime.block_on(serve(settings))
+    runtime.block_on(serve(settings, path, logging))
 }
 
-async fn serve(settings: Settings) -> Exit {
-    let stop = match signals::stop_on_signal() {
-        Ok(stop) => stop,
+async fn serve(settings: Settings, path: &Path, logging: Logging) -> Exit {
+    let signals = match signals::listen() {
+        Ok(signals) => signals,
         Err(error) => {
             tracing::error!(%error, "set the signal handlers");
             return Exit::Error;
         }
     };
-    let socket = settings.config.socket.clone();
-    let jobs = settings.config.jobs_directory.clone();
-    let supervisor = match Supervisor::open(settings, stop.clone()).await {
+    let notifier = Notifier::of_this_process();
+    let config = Arc::clone(&settings.config);
+    let mut supervisor = match Supervisor::open(settings, signals.stop.clone()).await {
         Ok(supervisor) => supervisor,
         Err(error) => {
             let locked = matches!(error, RunError::Store { source: StoreError::Locked { .. }, .. });
@@ -58,26 +64,38 @@ async fn serve(settings: Settings) -> Exit {
         }
     };
     // After the store's lock: only the one daemon of a state folder gets to the socket.
-    let listener = match api::bind(&socket).await {
+    let listener = match api::bind(&config.socket).await {
         Ok(listener) => listener,
         Err(error) => {
             let taken = matches!(error, BindError::Taken { .. });
-            tracing::error!("error[{}]: {:#}", error.code(), anyhow::Error::from(error));
+            let code = error.code();
+            tracing::error!(%code, "error[{code}]: {:#}", anyhow::Error::from(error));
             return if taken { Exit::Refused } else { Exit::Error };
         }
     };
+    supervisor.count_start();
+    supervisor.give_signs_of_life(notifier.clone());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        socket = %socket.display(),
-        jobs = %jobs.display(),
+        socket = %config.socket.display(),
+        jobs = %config.jobs_directory.display(),
         "running"
     );
-    let mut stopped = stop;
+    // Store, daemon file and socket stand. The cloud need not answer for that: a unit that failed
+    // because an API is down would not be there when it is up again.
+    notifier.ready(&supervisor.status());
+    let mut stopped = signals.stop.clone();
+    let leaving = notifier.clone();
     let api = tokio::spawn(api::serve(listener, supervisor.handle(), async move {
         // The sender is gone: the process is on its way out.
         drop(stopped.wait_for(|stop| *stop).await);
+        leaving.stopping();
     }));
+    let control = supervisor.control();
+    let running = Running { path: path.to_owned(), config, control, notifier, logging };
+    let listening = tokio::spawn(running.listen(signals));
     supervisor.run().await;
+    listening.abort();
     api.abort();
     Exit::Done
 }

@@ -28,6 +28,8 @@ const SWEEP_LONGEST: Duration = Duration::from_hours(1);
 const ACCEPTANCE: Duration = Duration::from_mins(15);
 const ACCEPTANCE_SHORTEST: Duration = Duration::from_millis(100);
 const ACCEPTANCE_LONGEST: Duration = Duration::from_hours(24);
+const LOG_LEVEL: &str = "info";
+const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 const MAX_PARALLEL: u32 = 50;
 const MAX_PARALLEL_MOST: u64 = 10_000;
 
@@ -71,6 +73,8 @@ pub struct DaemonConfig {
     pub sweep_interval: Duration,
     /// The socket that the CLI talks to.
     pub socket: PathBuf,
+    /// From which level on lines are logged.
+    pub log_level: &'static str,
     /// Whether keys may come from a command that a profile names.
     pub credential_commands: Commands,
     /// Where jobs may be sent.
@@ -85,6 +89,27 @@ impl DaemonConfig {
             let mend = "run `spotkeeper init`, which adds one";
             Box::new(Diagnostic::error(Anchor::whole(file), codes::NO_OWNER, message, mend))
         })
+    }
+
+    /// This file as a daemon that runs by `running` can take it over, and the keys whose change
+    /// waits for a restart: what is open or held by their values.
+    pub fn taken_over_from(mut self, running: &Self) -> (Self, Vec<&'static str>) {
+        let mut waiting = Vec::new();
+        let mut keep = |key, differs: bool| {
+            if differs {
+                waiting.push(key);
+            }
+        };
+        keep("owner", self.owner != running.owner);
+        keep("state_directory", self.state_directory != running.state_directory);
+        keep("api.socket", self.socket != running.socket);
+        let commands = self.credential_commands != running.credential_commands;
+        keep("credentials.allow_commands", commands);
+        self.owner.clone_from(&running.owner);
+        self.state_directory.clone_from(&running.state_directory);
+        self.socket.clone_from(&running.socket);
+        self.credential_commands = running.credential_commands;
+        (self, waiting)
     }
 }
 
@@ -157,6 +182,13 @@ fn daemon(notes: &Notes<'_>, mut top: Table<'_, '_>, around: &Surroundings) -> D
         }
         api.finish();
     }
+    let mut log_level = LOG_LEVEL;
+    if let Some(mut log) = top.table("log") {
+        if let Some(found) = log.word("level", &LOG_LEVELS) {
+            log_level = LOG_LEVELS.into_iter().find(|l| *l == found.value).unwrap_or(LOG_LEVEL);
+        }
+        log.finish();
+    }
     let mut credential_commands = Commands::Refused;
     if let Some(mut part) = top.table("credentials") {
         if part.flag("allow_commands").is_some_and(|found| found.value) {
@@ -183,6 +215,7 @@ fn daemon(notes: &Notes<'_>, mut top: Table<'_, '_>, around: &Surroundings) -> D
         job_secrets,
         sweep_interval,
         socket,
+        log_level,
         credential_commands,
         targets,
     }
@@ -342,6 +375,25 @@ mod tests {
     fn a_relative_path_starts_at_the_daemon_file() {
         let config = read("jobs_directory = \"jobs\"\n").draft.expect("TOML");
         assert_eq!(config.jobs_directory, Path::new("/etc/spotkeeper/jobs"));
+    }
+
+    #[test]
+    fn a_running_daemon_takes_over_all_but_what_it_holds_open() {
+        let old = read("owner = \"k3f9qz\"\nstate_directory = \"/a\"\n").draft.expect("TOML");
+        let text = "owner = \"k3f9qa\"\nstate_directory = \"/b\"\njobs_directory = \"/j\"\n\
+            [sweep]\ninterval = \"1s\"\n[log]\nlevel = \"debug\"\n[api]\nsocket = \"/s\"\n\
+            [credentials]\nallow_commands = true\n[targets.hz]\nregion = \"r\"\nworkspace = \"1\"\n";
+        let file = read(text);
+        let new = file.accepted().expect("no errors").clone();
+        let (taken, waiting) = new.clone().taken_over_from(&old);
+        let keys = ["owner", "state_directory", "api.socket", "credentials.allow_commands"];
+        assert_eq!(waiting, keys);
+        assert_eq!((&taken.owner, &taken.socket), (&old.owner, &old.socket));
+        assert_eq!((taken.log_level, taken.sweep_interval.as_secs()), ("debug", 1));
+        assert_eq!((taken.jobs_directory, taken.targets), (new.jobs_directory, new.targets));
+        assert_eq!(old.clone().taken_over_from(&old), (old, Vec::new()));
+        let wrong = read("[log]\nlevel = \"loud\"\n");
+        assert!(wrong.accepted().is_none());
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod ids;
 pub mod money;
 pub mod resume_text;
 pub mod secret;
+pub mod service_manager;
 pub mod spec;
 pub mod step_pattern;
 pub mod time;

@@ -58,7 +58,14 @@ fn machine_time() -> WallTime {
     WallTime(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-fn boot_time() -> BootTime {
+/// CLOCK_MONOTONIC in microseconds: what systemd compares a reload with.
+pub(super) fn monotonic_usec() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let usec = t.tv_sec.saturating_mul(1_000_000).saturating_add(t.tv_nsec / 1_000);
+    u64::try_from(usec).unwrap_or(0)
+}
+
+pub(super) fn boot_time() -> BootTime {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let ms = t.tv_sec.saturating_mul(1000).saturating_add(t.tv_nsec / 1_000_000);
     BootTime(u64::try_from(ms).unwrap_or(0))

@@ -1,5 +1,5 @@
 //! What a test may break in this process: named points at which it is killed, as `kill -9` would,
-//! and rules that it is made to forget.
+//! rules that it is made to forget, and a loop that stands still.
 //!
 //! `SPOTKEEPER_CRASH_AT=NAME:N` ends the process the N-th time the point NAME is passed. Builds
 //! without debug assertions (releases) have no crash points.
@@ -55,3 +55,23 @@ pub fn takes_newest() -> bool {
 pub fn takes_newest() -> bool {
     false
 }
+
+/// Stands still for ever, once the file that `SPOTKEEPER_FREEZE` names is there; it takes the file
+/// away first. What runs on other threads goes on.
+#[cfg(debug_assertions)]
+pub fn freeze() {
+    use std::sync::OnceLock;
+    static WANTED: OnceLock<Option<std::path::PathBuf>> = OnceLock::new();
+    let wanted = WANTED.get_or_init(|| std::env::var_os("SPOTKEEPER_FREEZE").map(Into::into));
+    if let Some(file) = wanted
+        && std::fs::remove_file(file).is_ok()
+    {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Stands still for ever, where a test asks for it.
+#[cfg(not(debug_assertions))]
+pub fn freeze() {}

@@ -91,22 +91,10 @@ impl Driver {
             Request::Daemon(reply) => {
                 drop(reply.send(self.daemon()));
             }
-            Request::Adopt { reply, .. } => {
-                let why = self.store_fault.clone().unwrap_or_default();
-                drop(reply.send(Err(Refusal::StoreDown(why))));
-            }
-            Request::Act { reply, .. } => {
-                let why = self.store_fault.clone().unwrap_or_default();
-                drop(reply.send(Err(Refusal::StoreDown(why))));
-            }
-            Request::Evidence { reply, .. } => {
-                let why = self.store_fault.clone().unwrap_or_default();
-                drop(reply.send(Err(Refusal::StoreDown(why))));
-            }
-            Request::Checkpoints { reply, .. } => {
-                let why = self.store_fault.clone().unwrap_or_default();
-                drop(reply.send(Err(Refusal::StoreDown(why))));
-            }
+            other @ (Request::Act { .. }
+            | Request::Adopt { .. }
+            | Request::Evidence { .. }
+            | Request::Checkpoints { .. }) => self.refuse(other),
         }
     }
 
@@ -115,7 +103,10 @@ impl Driver {
     }
 
     /// Every reason why nothing is submitted for a job now.
-    fn holds(&self, job: &Job) -> Vec<Hold> {
+    pub(super) fn holds(&self, job: &Job) -> Vec<Hold> {
+        if let Some(why) = &self.held {
+            return vec![Hold::Blocked(why.clone())];
+        }
         if let Some(why) = self.book.parked.get(&job.key) {
             return vec![Hold::Blocked(format!("a step panicked, it is parked: {why}"))];
         }
@@ -383,7 +374,7 @@ impl Driver {
         })
     }
 
-    fn daemon(&self) -> DaemonView {
+    pub(super) fn daemon(&self) -> DaemonView {
         let now = self.clock.now();
         let troubles = self.effects.keychain.troubles();
         let targets = self.book.targets.values().map(|target| {

@@ -6,6 +6,7 @@ use super::evidence;
 use super::staging::{Moment, TURN_LIMIT, Turn};
 use super::stored::{self, Log, StateError};
 use super::work::{Known, Message, QUEUE_LIMIT, Work};
+use crate::config::DaemonConfig;
 use crate::core::event::Word;
 use crate::core::job::Job;
 use crate::core::retry;
@@ -16,9 +17,12 @@ use crate::model::spec::Place;
 use crate::model::time::{BootTime, Now};
 use crate::service::clock::Clock;
 use crate::service::crash;
+use crate::service::notify::Pulse;
+use crate::service::starts::Starts;
 use crate::store::Handle;
 use crate::store::records::StoredEvent;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -57,7 +61,7 @@ pub(super) struct Driver {
     pub(super) store: Handle,
     pub(super) clock: Clock,
     pub(super) effects: Effects,
-    lines: Lines,
+    pub(super) lines: Lines,
     pub(super) pending: VecDeque<Work>,
     sequence: u64,
     backup_due: BackupDue,
@@ -73,6 +77,16 @@ pub(super) struct Driver {
     pub(super) reloads: u64,
     /// What was wrong with the job files at the last reading: each fault is logged once.
     pub(super) file_errors: Vec<String>,
+    /// The daemon file, for the task that reads the job files.
+    pub(super) config: watch::Sender<Arc<DaemonConfig>>,
+    /// Signs of life for the service manager.
+    pub(super) pulse: Pulse,
+    /// The count of starts without proof, where it is kept.
+    pub(super) starts: Option<Starts>,
+    /// Whether the last reload found a daemon file that is not valid.
+    pub(super) is_file_refused: bool,
+    /// Why this start only answers questions.
+    pub(super) held: Option<String>,
 }
 
 impl Driver {
@@ -83,6 +97,7 @@ impl Driver {
         sequence: u64,
         effects: Effects,
         lines: Lines,
+        config: Arc<DaemonConfig>,
     ) -> Self {
         let clock = effects.clock.clone();
         let mut driver = Self {
@@ -103,6 +118,11 @@ impl Driver {
             store_fault: None,
             reloads: 0,
             file_errors: Vec::new(),
+            config: watch::Sender::new(config),
+            pulse: Pulse::default(),
+            starts: None,
+            is_file_refused: false,
+            held: None,
         };
         driver.wake_all();
         driver
@@ -123,9 +143,11 @@ impl Driver {
         while !*self.lines.stop.borrow() {
             self.look_at_places();
             self.turns().await;
+            self.prove_start_if_all_is_seen();
             self.back_up_if_due().await;
             self.reap();
             self.gather_evidence();
+            self.beat();
             self.wait().await;
         }
         self.wind_down().await;
@@ -158,7 +180,8 @@ impl Driver {
         let now = self.clock.now().boot;
         let next = self.book.wakes.values().min().copied();
         let next = evidence::earliest(next, self.evidence.next());
-        let delay = next.map_or(LONGEST_SLEEP, |at| at.since(now)).min(LONGEST_SLEEP);
+        let longest = self.longest_sleep(LONGEST_SLEEP);
+        let delay = next.map_or(longest, |at| at.since(now)).min(longest);
         tokio::select! {
             Some(message) = self.lines.messages.recv() => self.take(message).await,
             Some(request) = self.lines.requests.recv() => self.answer(request).await,
@@ -188,6 +211,7 @@ impl Driver {
             if let Err(error) = self.turn().await {
                 self.recover(&error).await;
             }
+            self.beat();
         }
     }
 
@@ -198,6 +222,7 @@ impl Driver {
         if !turn.batch.is_empty() {
             let batch = std::mem::take(&mut turn.batch);
             self.sequence = self.store.commit(Some(self.sequence), batch).await?.sequence;
+            self.prove_start();
         }
         self.settle(turn);
         Ok(())
@@ -259,7 +284,10 @@ impl Driver {
             let delay = retry::after_fault(tries).min(LONGEST_SLEEP);
             let until = self.clock.now().boot.plus(delay);
             while self.clock.now().boot < until && !*self.lines.stop.borrow() {
+                // A disk that is full is no reason to be killed by a watchdog.
+                self.beat();
                 let left = until.since(self.clock.now().boot);
+                let left = left.min(self.longest_sleep(LONGEST_SLEEP));
                 tokio::select! {
                     Some(request) = self.lines.requests.recv() => self.answer_from_memory(request),
                     _ = self.lines.stop.changed() => {}
@@ -319,7 +347,22 @@ impl Driver {
             Message::Files(set) => self.take_files(set).await,
             Message::LookedUp(adoption, found) => self.take_found(adoption, found).await,
             Message::Gathered(gathered) => self.take_gathered(gathered),
+            Message::Reload { config, done } => {
+                self.take_config(config);
+                // Whoever asked may have stopped waiting.
+                let _ = done.send(());
+            }
+            Message::Dump => self.dump(),
         }
+    }
+
+    /// `longest`, or less where the service manager wants signs of life more often.
+    pub(super) fn longest_sleep(&self, longest: Duration) -> Duration {
+        self.pulse.longest_sleep().map_or(longest, |time| time.min(longest))
+    }
+
+    pub(super) fn is_asked_to_stop(&self) -> bool {
+        *self.lines.stop.borrow()
     }
 
     /// Runs a task beside the driver.
@@ -362,6 +405,7 @@ impl Driver {
         self.turns().await;
         self.tasks.abort_all();
         self.evidence.tasks.abort_all();
+        self.prove_start();
         self.store.close().await;
         let open: usize = self.book.jobs.values().map(|job| job.open.len()).sum();
         tracing::info!(attempts_left_running = open, "stopped; no job was stopped");

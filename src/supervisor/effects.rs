@@ -10,6 +10,7 @@ use super::stops::Stops;
 use super::sweep::{Lookback, Sweeper};
 use super::turns::{CREATE_JOB, GET_POD_LOGS, STOP_JOB, Turn, Turns};
 use super::work::{Known, Message};
+use crate::config::DaemonConfig;
 use crate::core::identity::SEND_WITHIN;
 use crate::core::job::{Attempt, EndedAttempt, Job};
 use crate::core::step::{Effect, Input};
@@ -48,6 +49,15 @@ const LOG_PODS_LIMIT: usize = 64;
 /// Lines asked for of one pod's log.
 const LOG_LINES: u32 = 2_000;
 
+/// After how long a fault of a call that was not met again is over.
+fn lasts(interval: Duration) -> Duration {
+    OUTAGE_LASTS.max(interval * 3)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 pub(super) use looks::Looking;
 
 pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -66,7 +76,7 @@ pub(super) struct Effects {
     owner: Owner,
     pub(super) job_secrets: PathBuf,
     pub(super) keychain: Keychain,
-    interval: Duration,
+    interval: Arc<AtomicU64>,
     pub(super) driver: mpsc::Sender<Message>,
     looks: Arc<Semaphore>,
     watches: Arc<Semaphore>,
@@ -95,12 +105,12 @@ impl Effects {
             owner,
             job_secrets,
             keychain,
-            interval,
+            interval: Arc::new(AtomicU64::new(millis(interval))),
             driver,
             looks: Arc::new(Semaphore::new(LOOKS_LIMIT)),
             watches: Arc::new(Semaphore::new(WATCHES_LIMIT)),
             turns,
-            outages: Outages::lasting(OUTAGE_LASTS.max(interval * 3)),
+            outages: Outages::lasting(lasts(interval)),
             stops: Stops::default(),
             bells: Arc::default(),
             clients: Arc::default(),
@@ -126,7 +136,14 @@ impl Effects {
 
     /// Time between two passes.
     pub(super) fn interval(&self) -> Duration {
-        self.interval
+        Duration::from_millis(self.interval.load(Ordering::Relaxed))
+    }
+
+    /// Goes by another daemon file from now on.
+    pub(super) fn take_config(&mut self, config: &DaemonConfig) {
+        self.job_secrets = config.job_secrets.clone();
+        self.interval.store(millis(config.sweep_interval), Ordering::Relaxed);
+        self.outages.set_lasting(lasts(config.sweep_interval));
     }
 
     /// Ends the tasks that list, and those that wait to create.

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// How long the folder has to be calm before it is read.
 const CALM: Duration = Duration::from_millis(300);
@@ -26,7 +26,11 @@ const CALM_LIMIT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_secs(30);
 
 /// Reads the job files for as long as the driver lives.
-pub(super) async fn watch(config: Arc<DaemonConfig>, driver: mpsc::Sender<Message>) {
+pub(super) async fn watch(
+    mut current: watch::Receiver<Arc<DaemonConfig>>,
+    driver: mpsc::Sender<Message>,
+) {
+    let mut config = Arc::clone(&current.borrow_and_update());
     let (bell, mut rung) = mpsc::channel::<()>(1);
     let mut watcher = watch_folder(&config.jobs_directory, &bell);
     loop {
@@ -35,12 +39,17 @@ pub(super) async fn watch(config: Arc<DaemonConfig>, driver: mpsc::Sender<Messag
         {
             return;
         }
-        let changed = tokio::time::timeout(POLL, rung.recv()).await.is_ok();
-        if changed {
-            calm_down(&mut rung).await;
-        } else {
+        tokio::select! {
+            _ = rung.recv() => calm_down(&mut rung).await,
             // The folder may be another one by now; a watcher follows the old one.
-            watcher = watch_folder(&config.jobs_directory, &bell);
+            () = tokio::time::sleep(POLL) => watcher = None,
+            reloaded = current.changed() => {
+                if reloaded.is_err() {
+                    return;
+                }
+                config = Arc::clone(&current.borrow_and_update());
+                watcher = None;
+            }
         }
         if watcher.is_none() {
             watcher = watch_folder(&config.jobs_directory, &bell);
@@ -87,6 +96,7 @@ impl Driver {
         let mut named: BTreeSet<JobKey> = BTreeSet::new();
         for (_, spec) in &set.accepted {
             named.insert(spec.key.clone());
+            self.beat();
             if let Err(error) = self.take_spec(spec).await {
                 errors.push(format!("{}: {error}", spec.key));
             }

@@ -32,10 +32,12 @@ mod asked;
 mod body;
 mod book;
 mod bucket;
+mod control;
 mod driver;
 mod effects;
 mod evidence;
 mod files;
+mod holding;
 mod outages;
 mod passes;
 mod place;
@@ -56,4 +58,5 @@ pub use stored::{Log, StateError};
 pub use sweep::{Lookback, has_news};
 pub use work::{Known, OnRecord, Swept, Work};
 
+pub use control::{Control, ControlError};
 pub use run::{RunError, Settings, Supervisor};

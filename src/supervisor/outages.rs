@@ -10,6 +10,7 @@ use crate::model::spec::Place;
 use crate::model::time::BootTime;
 use crate::openapi::kind::Kind;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -52,14 +53,26 @@ impl From<&ApiError> for Fault {
 pub(super) struct Outages {
     known: Arc<Mutex<Known>>,
     /// A fault that was not met again for so long is over: nobody makes that call any more.
-    lasts: Duration,
+    lasts: Arc<AtomicU64>,
 }
 
 type Known = BTreeMap<(Place, &'static str), (Fault, BootTime)>;
 
 impl Outages {
     pub(super) fn lasting(lasts: Duration) -> Self {
-        Self { known: Arc::default(), lasts }
+        let outages = Self { known: Arc::default(), lasts: Arc::default() };
+        outages.set_lasting(lasts);
+        outages
+    }
+
+    pub(super) fn set_lasting(&self, lasts: Duration) {
+        let ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+        self.lasts.store(ms, Ordering::Relaxed);
+    }
+
+    /// Whether a fault that was met then may still be there.
+    fn lasts(&self, met: BootTime, now: BootTime) -> bool {
+        now.since(met) <= Duration::from_millis(self.lasts.load(Ordering::Relaxed))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -70,7 +83,7 @@ impl Outages {
     pub(super) fn begin(&self, place: &Place, call: &'static str, fault: Fault, now: BootTime) {
         let key = (place.clone(), call);
         let mut known = self.known();
-        let before = known.get(&key).filter(|(_, at)| now.since(*at) <= self.lasts);
+        let before = known.get(&key).filter(|(_, at)| self.lasts(*at, now));
         if before.is_none_or(|(old, _)| (old.kind, old.class) != (fault.kind, fault.class)) {
             fault.log(place, call);
         }
@@ -89,7 +102,7 @@ impl Outages {
         let known = self.known();
         let mut here: Vec<&Fault> = known
             .iter()
-            .filter(|((at, _), (_, met))| at == place && now.since(*met) <= self.lasts)
+            .filter(|((at, _), (_, met))| at == place && self.lasts(*met, now))
             .map(|(_, (fault, _))| fault)
             .collect();
         here.sort_by_key(|fault| !matches!(fault.class, Class::Operator | Class::Bug));

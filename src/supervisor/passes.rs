@@ -31,6 +31,8 @@ impl Driver {
     pub(super) fn take_pass(&mut self, swept: Swept) {
         let now = self.clock.now();
         let (place, complete) = (swept.pass.place.clone(), swept.pass.complete);
+        let (endpoint, jobs) = (&place.endpoint, swept.jobs.len());
+        tracing::debug!(%endpoint, complete, jobs, missing = swept.missing.len(), "a pass is through");
         match self.book.take_pass(swept, now, &mut self.pending) {
             Some(why) => {
                 self.effects.fails(&place, VANISHED, Fault::words(Class::Operator, why));
@@ -44,7 +46,17 @@ impl Driver {
     /// Keeps a task looking at every place that matters.
     pub(super) fn look_at_places(&mut self) {
         let now = self.clock.now().wall;
-        for place in self.book.wanted_places() {
+        let wanted = self.book.wanted_places();
+        let gone: Vec<Place> =
+            self.known.keys().filter(|place| !wanted.contains(place)).cloned().collect();
+        for place in gone {
+            self.known.remove(&place);
+            // Should it come back, it is compared anew before anything is submitted there.
+            if let Some(state) = self.book.places.get_mut(&place) {
+                *state = state.after_reload();
+            }
+        }
+        for place in wanted {
             if !self.known.contains_key(&place) {
                 let (sender, known) = watch::channel(self.book.known_at(&place, now));
                 self.tasks.spawn(self.effects.sweeper(&place, known, self.book.started));

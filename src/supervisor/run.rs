@@ -1,6 +1,7 @@
 //! Putting the supervisor together: store, state, tasks.
 
 use super::book::Book;
+use super::control::Control;
 use super::driver::{Driver, Lines};
 use super::effects::Effects;
 use super::files;
@@ -12,6 +13,8 @@ use crate::model::ids::Owner;
 use crate::openapi::credentials::Keychain;
 use crate::service::clock::Clock;
 use crate::service::crash;
+use crate::service::notify::{Notifier, Pulse};
+use crate::service::starts::Starts;
 use crate::store::{self, OpenReport, Options, StoreError};
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
@@ -53,7 +56,6 @@ pub enum RunError {
 /// A supervisor that is ready to run.
 pub struct Supervisor {
     driver: Driver,
-    config: Arc<DaemonConfig>,
     messages: mpsc::Sender<super::work::Message>,
     requests: mpsc::Sender<Request>,
 }
@@ -105,8 +107,8 @@ impl Supervisor {
         let log = stored::load(&store, &mut book).await.map_err(state_error)?;
         let sequence = store.sequence().await.map_err(StateError::Store).map_err(state_error)?;
         let lines = Lines { messages: inbox, requests: door, stop };
-        let driver = Driver::new(book, log, store, sequence, effects, lines);
-        Ok(Self { driver, config, messages, requests })
+        let driver = Driver::new(book, log, store, sequence, effects, lines, config);
+        Ok(Self { driver, messages, requests })
     }
 
     /// The door for the API.
@@ -114,15 +116,40 @@ impl Supervisor {
         self.requests.clone()
     }
 
+    /// The way in for what the process is asked by signals.
+    pub fn control(&self) -> Control {
+        Control { driver: self.messages.clone() }
+    }
+
+    /// Tells the service manager that the driver is alive for as long as its loop works.
+    pub fn give_signs_of_life(&mut self, notifier: Notifier) {
+        self.driver.pulse = Pulse::new(notifier);
+    }
+
+    /// Counts this start in the state folder. One that follows on several that came to nothing
+    /// only answers questions for a while.
+    pub fn count_start(&mut self) {
+        let folder = self.driver.config.borrow().state_directory.clone();
+        self.driver.note_start(Starts::note(&folder));
+    }
+
+    /// One line on how things stand.
+    pub fn status(&self) -> String {
+        self.driver.status()
+    }
+
     /// Runs until it is stopped. Stops no job.
     pub async fn run(self) {
         let mut driver = self.driver;
+        driver.hold().await;
+        let config = driver.config.subscribe();
         // The first passes are compared with every job that has a file.
-        if let Some(set) = files::read(&self.config).await {
+        let first = Arc::clone(&config.borrow());
+        if let Some(set) = files::read(&first).await {
             driver.take_files(set).await;
         }
-        driver.take_asked(&self.config.state_directory).await;
-        let files = tokio::spawn(files::watch(self.config, self.messages));
+        driver.take_asked(&first.state_directory).await;
+        let files = tokio::spawn(files::watch(config, self.messages));
         driver.run().await;
         files.abort();
     }

@@ -77,7 +77,8 @@ pub(super) struct Sweeper {
 
 impl Sweeper {
     pub(super) async fn run(mut self) {
-        loop {
+        // Nobody tells it what is known any more: the place is not wanted.
+        while self.known.has_changed().is_ok() {
             let (place, started) = (self.place.clone(), self.effects.clock.now().boot);
             // A place that is not looked at any more would hold its jobs for ever.
             let swept = AssertUnwindSafe(self.sweep()).catch_unwind().await;

@@ -2,7 +2,7 @@
 
 use super::adoptions::{Adoption, Found};
 use super::evidence::Gathered;
-use crate::config::JobSet;
+use crate::config::{DaemonConfig, JobSet};
 use crate::core::job::Job;
 use crate::core::step::{Input, Pass};
 use crate::model::checkpoint::Look;
@@ -11,6 +11,8 @@ use crate::model::ids::{CloudId, JobKey};
 use crate::model::time::WallTime;
 use crate::store::records::StoredEvidence;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tokio::sync::oneshot;
 
 /// Messages that may wait for the driver; the sender of the next one waits for room.
 pub(super) const QUEUE_LIMIT: usize = 1024;
@@ -30,6 +32,15 @@ pub(super) enum Message {
     LookedUp(Adoption, Found),
     /// The raw answers of an end were fetched, or were not.
     Gathered(Gathered),
+    /// Another daemon file holds from now on, if one is given; the job files are read again.
+    Reload {
+        /// It.
+        config: Option<Arc<DaemonConfig>>,
+        /// Told once it is taken over.
+        done: oneshot::Sender<()>,
+    },
+    /// The state is to be written to the log.
+    Dump,
 }
 
 /// A pass over ListJobs at one place, with everything that changed in full.

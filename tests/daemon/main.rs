@@ -21,6 +21,7 @@ mod harness;
 mod ledger;
 mod promises;
 mod scenarios;
+mod service;
 mod slow_bucket;
 mod tracker;
 mod zones;

@@ -5,6 +5,7 @@
 
 use super::answer::Answer;
 use super::{CredentialsError, Held, triple};
+use crate::model::service_manager::VARIABLES;
 use crate::model::time::WallTime;
 use std::process::Stdio;
 use std::time::Duration;
@@ -58,7 +59,11 @@ impl Command {
 
     /// What it printed, if it ended well and within `limit`.
     async fn run(&self, limit: Duration) -> Result<Vec<u8>, String> {
-        let mut child = tokio::process::Command::new(&self.0[0])
+        let mut command = tokio::process::Command::new(&self.0[0]);
+        for name in VARIABLES {
+            command.env_remove(name);
+        }
+        let mut child = command
             .args(&self.0[1..])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
