@@ -145,12 +145,14 @@ pub struct WrittenDown {
 pub struct VersionDocument {
     /// The version of the program.
     pub version: String,
+    /// The commit that it was built from; empty where that is not known, as in builds for tests.
+    pub commit: String,
 }
 
 impl VersionDocument {
     /// This program's.
     pub fn own() -> Self {
-        Self { version: env!("CARGO_PKG_VERSION").into() }
+        Self { version: env!("CARGO_PKG_VERSION").into(), commit: env!("SPOTKEEPER_COMMIT").into() }
     }
 }
 

@@ -12,6 +12,7 @@ pub mod cancel;
 pub mod check;
 pub mod checkpoints;
 pub mod client;
+pub mod completion;
 #[cfg(feature = "emulator")]
 pub mod demo;
 pub mod describe;
@@ -45,9 +46,12 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// What `--version` shows behind the name.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("SPOTKEEPER_COMMIT_SHOWN"));
+
 /// Supervisor for preemptible training jobs on Alibaba Cloud PAI-DLC.
 #[derive(Debug, Parser)]
-#[command(name = "spotkeeper", version, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "spotkeeper", version = VERSION, max_term_width = 100, disable_help_subcommand = true)]
 pub struct Cli {
     /// What every verb takes.
     #[command(flatten)]
@@ -140,6 +144,11 @@ pub enum Verb {
     Init,
     /// Explain the code of an error
     Explain(explain::ExplainArgs),
+    /// Write a script that completes commands, flags and names of jobs in a shell
+    Completion(completion::CompletionArgs),
+    /// What fits at the cursor, for those scripts
+    #[command(hide = true)]
+    Complete(completion::CompleteArgs),
     /// Show the version
     Version,
     /// Watch the main job happen on this machine, in about a minute
@@ -323,6 +332,8 @@ fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<ExitCode, Failure> 
         }
         Verb::Explain(args) => explain::explain(&args, console),
         Verb::State(verb) => state::state(&verb, console),
+        Verb::Completion(args) => completion::completion(&args, console),
+        Verb::Complete(args) => block_on(completion::complete(&args, console)),
         Verb::Version => version::version(console),
         #[cfg(feature = "emulator")]
         Verb::Demo(args) => block_on(demo::demo(&args, console)),
