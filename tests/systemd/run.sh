@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# The package inside booted Debians: 12 (systemd 252) and 13 (systemd 257), as root, with nspawn.
+#
+#   tests/systemd/run.sh [RELEASE_BINARY [DEBUG_BINARY]]
+#
+# The release binary goes into the package. The debug one has the test hook that freezes the driver
+# and is used for that alone. What is checked stands in inside.sh, which runs in each of them.
+# With SPOTKEEPER_ROOTFS=FOLDER the Debians are kept in, and taken from, FOLDER/{bookworm,trixie}.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+target=${CARGO_TARGET_DIR:-$PWD/target}
+release=${1:-$target/release/spotkeeper}
+debug=${2:-$target/debug/spotkeeper}
+for binary in "$release" "$debug"; do
+  [ -x "$binary" ] || { echo "there is no $binary: build it first" >&2; exit 1; }
+done
+
+missing=()
+command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
+command -v systemd-nspawn >/dev/null || missing+=(systemd-container)
+command -v objdump >/dev/null || missing+=(binutils)
+if [ ${#missing[@]} -gt 0 ]; then
+  apt-get update -q
+  apt-get install -y -q --no-install-recommends "${missing[@]}"
+fi
+
+work=$(mktemp -d)
+pids=()
+leaders=()
+cleanup() {
+  # The container's init: its nspawn then ends by itself.
+  for leader in "${leaders[@]}"; do kill -KILL "$leader" 2>/dev/null || true; done
+  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+  rm -rf --one-file-system "$work"
+}
+trap cleanup EXIT
+
+rootfs=${SPOTKEEPER_ROOTFS:-$work}
+make_rootfs() {
+  [ -e "$rootfs/$1/etc/os-release" ] && return
+  mmdebstrap --mode=root --variant=essential --quiet \
+    --include=systemd,systemd-sysv,dbus,ca-certificates,libgcc-s1 \
+    --dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/doc/*' \
+    --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+    "$1" "$rootfs/$1.new" && mv "$rootfs/$1.new" "$rootfs/$1"
+}
+
+echo "== package"
+mkdir "$work/deb" "$work/again" "$work/bin"
+deb=$(packaging/build-deb.sh "$release" "$work/deb")
+again=$(packaging/build-deb.sh "$release" "$work/again")
+cmp "$deb" "$again" || { echo "the same inputs gave another package" >&2; exit 1; }
+cp "$deb" "$work/bin/spotkeeper.deb"
+cp "$debug" "$work/bin/spotkeeper-debug"
+cp tests/systemd/inside.sh "$work/bin/"
+chmod -R a+rX "$work"
+dpkg-deb --contents "$deb" | awk '{ print $1, $2, $6 }' | grep -v '/docs/\|/examples/'
+
+echo "== Debians ($SECONDS s)"
+make_rootfs bookworm & first=$!
+make_rootfs trixie & second=$!
+wait "$first"
+wait "$second"
+
+failed=0
+for suite in bookworm trixie; do
+  echo "== $suite ($SECONDS s)"
+  systemd-nspawn -q -D "$rootfs/$suite" --register=no --keep-unit --console=pipe \
+    --volatile=overlay --machine="spotkeeper-$suite" --bind-ro="$work/bin:/opt/t" --boot \
+    </dev/null >"$work/$suite.log" 2>&1 &
+  pid=$!
+  pids+=("$pid")
+  leader=
+  for _ in $(seq 600); do
+    leader=$(pgrep -P "$pid" | head -1 || true)
+    [ -n "$leader" ] && [ -S "/proc/$leader/root/run/systemd/private" ] && break
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  [ -n "$leader" ] || { cat "$work/$suite.log"; echo "$suite does not boot" >&2; exit 1; }
+  leaders+=("$leader")
+  nsenter -t "$leader" -a env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    bash /opt/t/inside.sh || failed=1
+  kill -s RTMIN+4 "$leader" 2>/dev/null || true
+  for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+done
+[ "$failed" = 0 ] || { echo "== failed" >&2; exit 1; }
+echo "== all of it held ($SECONDS s)"
