@@ -2,6 +2,7 @@
 //!
 //! ARCHITECTURE.md shows the rooms and who may import whom; `tests/layers.rs` enforces it.
 
+pub mod alerts;
 pub mod api;
 pub mod checkpoint;
 pub mod cli;

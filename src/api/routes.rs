@@ -1,20 +1,23 @@
 //! Addresses, and what each one asks of the driver.
 
+use super::gate::{Gate, guard};
+use super::patience::{Limited, Turn};
 use super::wire::{self, ActDocument, ActRequest, ErrorDocument, JobList, VersionDocument, codes};
 use crate::model::error::Code;
 use crate::model::handle::{ActVerb, Handle, Refusal, Request};
 use crate::model::ids::CloudId;
 use axum::Router;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
-use axum::http::StatusCode;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Path, Query, State};
+use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
+use axum::serve::Listener;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::oneshot;
 
 /// How long the driver may take to answer.
@@ -60,8 +63,34 @@ pub async fn serve(
     handle: Handle,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
+    serve_on(Limited::new(listener), router(handle, Waits::default()), stop).await
+}
+
+/// The same on TCP, with what `gate` asks of callers.
+pub async fn serve_tcp(
+    listener: TcpListener,
+    gate: Gate,
+    handle: Handle,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let guarded =
+        router(handle, Waits::default()).layer(middleware::from_fn_with_state(gate, guard));
+    serve_on(Limited::new(listener), guarded, stop).await
+}
+
+async fn serve_on<L>(
+    listener: Limited<L>,
+    router: Router,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()>
+where
+    L: Listener,
+    L::Io: Unpin,
+    L::Addr: std::fmt::Debug,
+{
     let (stopped, stopping) = oneshot::channel();
-    let serving = axum::serve(listener, router(handle, Waits::default()))
+    let service = router.into_make_service_with_connect_info::<Turn>();
+    let serving = axum::serve(listener, service)
         .with_graceful_shutdown(async move {
             stop.await;
             // Nobody waits for it once the serving has ended by itself.
@@ -109,6 +138,8 @@ pub fn router(handle: Handle, waits: Waits) -> Router {
         .route("/api/v1/events", get(events))
         .route("/api/v1/daemon", get(daemon))
         .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
         .route("/version", get(async || answer(&VersionDocument::own())))
         .fallback(async || Fault::NoSuchAddress)
         .method_not_allowed_fallback(async || Fault::WrongMethod)
@@ -205,6 +236,9 @@ async fn ask<T>(
 }
 
 async fn limit_time(request: axum::extract::Request, next: Next) -> Response {
+    // A connection that is not one of ours, in a test, has nobody who counts its time.
+    let turn = request.extensions().get::<ConnectInfo<Turn>>().map(|turn| turn.0.clone());
+    let _taken = turn.as_ref().map(Turn::take);
     let whole = tokio::time::timeout(REQUEST_LIMIT, next.run(request)).await;
     whole.unwrap_or_else(|_| Fault::TooSlow.into_response())
 }
@@ -326,4 +360,33 @@ async fn daemon(State(door): State<Door>) -> Answer {
 async fn healthz(State(door): State<Door>) -> Answer {
     ask(&door, door.waits.answer, Request::Daemon).await?;
     Ok(answer(&serde_json::json!({ "status": "ok" })))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadyQuery {
+    verbose: Option<String>,
+}
+
+/// Whether the daemon can do its work: 200 also where only something outside does not. `verbose`
+/// shows what is well, too.
+async fn readyz(
+    State(door): State<Door>,
+    query: Result<Query<ReadyQuery>, QueryRejection>,
+) -> Answer {
+    let is_verbose = query?.0.verbose.is_some_and(|value| value != "0" && value != "false");
+    let mut ready = ask(&door, door.waits.answer, Request::Ready).await?;
+    if !is_verbose {
+        ready.checks.retain(|check| check.status != "ok");
+    }
+    let is_ready = ready.status != "not_ready";
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok((status, answer(&ready)).into_response())
+}
+
+/// All figures, in Prometheus' text format.
+async fn metrics(State(door): State<Door>) -> Answer {
+    let page = ask(&door, door.waits.answer, Request::Metrics).await?;
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    Ok((kind, page.render()).into_response())
 }

@@ -35,6 +35,10 @@ pub mod codes {
     pub const NOT_REACHABLE: Code = Code(110);
     /// The answer cannot be read: another program, or another version.
     pub const BAD_ANSWER: Code = Code(111);
+    /// What was asked for over TCP needs the token.
+    pub const NO_TOKEN: Code = Code(112);
+    /// A request over TCP names another host.
+    pub const OTHER_HOST: Code = Code(113);
 
     /// All of them, in order.
     pub const ALL: &[Code] = &[
@@ -49,6 +53,8 @@ pub mod codes {
         SOCKET_FAILED,
         NOT_REACHABLE,
         BAD_ANSWER,
+        NO_TOKEN,
+        OTHER_HOST,
     ];
 }
 

@@ -8,6 +8,7 @@
 pub mod act;
 pub mod adopt;
 mod asked;
+pub mod alert;
 pub mod cancel;
 pub mod check;
 pub mod checkpoints;
@@ -140,6 +141,9 @@ pub enum Verb {
     /// Keep, examine, bring back or take over the state of a stopped daemon
     #[command(subcommand)]
     State(state::StateVerb),
+    /// Try the channels of alerts
+    #[command(subcommand)]
+    Alert(alert::AlertVerb),
     /// Give this installation its owner id and its daemon file
     Init,
     /// Explain the code of an error
@@ -324,6 +328,7 @@ fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<ExitCode, Failure> 
             let around = Surroundings::of_this_process();
             Ok(exit_of(check::check(&request, &around, console.out)?))
         }
+        Verb::Alert(verb) => block_on(alert::alert(&verb, console)),
         Verb::Doctor => block_on(doctor::doctor(console)),
         Verb::Import(args) => block_on(import::import(&args, console)),
         Verb::Init => {

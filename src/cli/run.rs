@@ -3,18 +3,22 @@
 mod reload;
 
 use super::exit::Exit;
-use crate::api;
+use crate::alerts::secrets;
 use crate::api::socket::BindError;
-use crate::config::{DAEMON_FILE, Surroundings, load_daemon};
+use crate::api::{self, Gate};
+use crate::config::{DAEMON_FILE, Surroundings, Tcp, load_daemon};
 use crate::service::clock::Clock;
 use crate::service::logging::{self, Logging};
 use crate::service::notify::Notifier;
 use crate::service::signals;
 use crate::store::StoreError;
 use crate::supervisor::{RunError, Settings, Supervisor};
+use anyhow::Context as _;
 use reload::Running;
 use std::path::Path;
 use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 /// Runs the daemon until it is told to stop.
 pub(super) fn run(config: Option<&Path>) -> Exit {
@@ -81,14 +85,28 @@ async fn serve(settings: Settings, path: &Path, logging: Logging) -> Exit {
         jobs = %config.jobs_directory.display(),
         "running"
     );
+    let over_tcp = match &config.tcp {
+        None => None,
+        Some(tcp) => match listen_on(tcp).await {
+            Ok((listener, gate)) => Some(tokio::spawn(api::serve_tcp(
+                listener,
+                gate,
+                supervisor.handle(),
+                until_stopped(signals.stop.clone()),
+            ))),
+            Err(error) => {
+                tracing::error!("error[{}]: {error:#}", api::wire::codes::SOCKET_FAILED);
+                return Exit::Error;
+            }
+        },
+    };
     // Store, daemon file and socket stand. The cloud need not answer for that: a unit that failed
     // because an API is down would not be there when it is up again.
     notifier.ready(&supervisor.status());
-    let mut stopped = signals.stop.clone();
+    let stopped = until_stopped(signals.stop.clone());
     let leaving = notifier.clone();
     let api = tokio::spawn(api::serve(listener, supervisor.handle(), async move {
-        // The sender is gone: the process is on its way out.
-        drop(stopped.wait_for(|stop| *stop).await);
+        stopped.await;
         leaving.stopping();
     }));
     let control = supervisor.control();
@@ -97,5 +115,23 @@ async fn serve(settings: Settings, path: &Path, logging: Logging) -> Exit {
     supervisor.run().await;
     listening.abort();
     api.abort();
+    if let Some(over_tcp) = over_tcp {
+        over_tcp.abort();
+    }
     Exit::Done
+}
+
+async fn until_stopped(mut stop: watch::Receiver<bool>) {
+    // The sender is gone: the process is on its way out.
+    drop(stop.wait_for(|stop| *stop).await);
+}
+
+/// Listens on the TCP address of the daemon file.
+async fn listen_on(tcp: &Tcp) -> anyhow::Result<(TcpListener, Gate)> {
+    let token = tcp.token.as_ref().map(secrets::read).transpose().context("[api] token")?;
+    let listener = TcpListener::bind(tcp.address)
+        .await
+        .with_context(|| format!("[api] listen = \"{}\"", tcp.address))?;
+    tracing::info!(address = %listener.local_addr()?, "the API listens on TCP too, read only");
+    Ok((listener, Gate { token, is_public: !tcp.address.ip().is_loopback() }))
 }

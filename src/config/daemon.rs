@@ -3,12 +3,15 @@
 //! It is taken as a whole: one error, and nothing of it is used. Keys never stand in it, only where
 //! they come from.
 
+use super::alerts::channels;
 use super::codes;
 use super::credentials::credentials;
 use super::diagnostic::{Anchor, Diagnostic, Notes, Source, accepted, sort};
 use super::files;
 use super::reader::{Found, Table, parse};
 use super::schema::DAEMON;
+use super::tcp::{Tcp, tcp};
+use crate::model::alert::Channel;
 use crate::model::ids::{Owner, TargetName};
 use crate::model::spec::{Commands, CredentialsRef, Place, Target};
 use std::collections::BTreeMap;
@@ -75,10 +78,14 @@ pub struct DaemonConfig {
     pub socket: PathBuf,
     /// From which level on lines are logged.
     pub log_level: &'static str,
+    /// Where the API listens beside it, if anywhere.
+    pub tcp: Option<Tcp>,
     /// Whether keys may come from a command that a profile names.
     pub credential_commands: Commands,
     /// Where jobs may be sent.
     pub targets: BTreeMap<TargetName, Target>,
+    /// Who is told of what.
+    pub alerts: Vec<Channel>,
 }
 
 impl DaemonConfig {
@@ -175,11 +182,12 @@ fn daemon(notes: &Notes<'_>, mut top: Table<'_, '_>, around: &Surroundings) -> D
         }
         sweep.finish();
     }
-    let mut socket = runtime.join("api.sock");
+    let (mut socket, mut listen) = (runtime.join("api.sock"), None);
     if let Some(mut api) = top.table("api") {
         if let Some(found) = folder(notes, &mut api, "socket") {
             socket = found;
         }
+        listen = tcp(notes, &mut api, &job_secrets);
         api.finish();
     }
     let mut log_level = LOG_LEVEL;
@@ -207,6 +215,7 @@ fn daemon(notes: &Notes<'_>, mut top: Table<'_, '_>, around: &Surroundings) -> D
         let message = "no targets: no job can be sent anywhere";
         notes.add(Diagnostic::warning(Anchor::whole(file), codes::IDLE, message, mend));
     }
+    let alerts = channels(notes, &mut top, &job_secrets);
     top.finish();
     DaemonConfig {
         owner,
@@ -216,8 +225,10 @@ fn daemon(notes: &Notes<'_>, mut top: Table<'_, '_>, around: &Surroundings) -> D
         sweep_interval,
         socket,
         log_level,
+        tcp: listen,
         credential_commands,
         targets,
+        alerts,
     }
 }
 

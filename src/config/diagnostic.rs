@@ -52,6 +52,12 @@ pub struct Anchor {
 }
 
 impl Anchor {
+    /// The same place, without showing what stands there.
+    #[must_use]
+    pub fn without_line(self) -> Self {
+        Self { source: String::new(), ..self }
+    }
+
     /// A file as a whole: one that cannot be read, or a folder.
     pub fn whole(file: &Path) -> Self {
         Self { file: file.to_owned(), line: 1, column: 1, width: 1, source: String::new() }

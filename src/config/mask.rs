@@ -99,6 +99,11 @@ pub(super) fn mask(line: &str) -> String {
         if let Some(user) = rest[..end].rfind('@') {
             hidden[at + 3..at + 3 + user].fill(true);
         }
+        // The address of a webhook is a key by itself.
+        let whole = rest.find([' ', '"', '\'']).unwrap_or(rest.len());
+        if ["hook", "/robot/", "/bot/"].iter().any(|part| rest[..whole].contains(part)) {
+            hidden[at + 3 + end..at + 3 + whole].fill(true);
+        }
     }
     for (at, _) in line.match_indices(['=', ':']) {
         if secret_name(word_before(line, at)) {

@@ -21,6 +21,7 @@ pub mod secret_shape;
 pub mod secrets;
 pub mod set;
 
+mod alerts;
 mod body;
 mod checkpoint;
 mod credentials;
@@ -30,10 +31,13 @@ mod json_places;
 mod mask;
 mod platform;
 mod reader;
+mod secret_ref;
 mod size;
 mod submit;
+mod tcp;
 mod trainer;
 
+pub use alerts::{DEFAULT_EVENTS, EVENTS};
 pub use body::json_object;
 pub use daemon::{DAEMON_FILE, DaemonConfig, DaemonFile, Surroundings, load_daemon};
 pub use diagnostic::{Diagnostic, Severity};
@@ -41,3 +45,4 @@ pub use fields::{ANSWER_ONLY, NEWER_THAN_1_4_17};
 pub use files::{is_job_file, read};
 pub use job::{Rules, load_job};
 pub use set::{JobSet, load_files, load_folder, load_jobs};
+pub use tcp::Tcp;

@@ -275,7 +275,8 @@ impl<'n, 's> Table<'n, 's> {
         tables
     }
 
-    fn child(&self, key: &str, span: Span, entries: DeTable<'s>) -> Table<'n, 's> {
+    /// A table behind `key` whose entries were taken by hand.
+    pub(super) fn child(&self, key: &str, span: Span, entries: DeTable<'s>) -> Table<'n, 's> {
         let path = if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) };
         Table { notes: self.notes, keys: self.keys, path, span, entries, taken: Vec::new() }
     }

@@ -171,6 +171,11 @@ impl Watch {
         }
     }
 
+    /// Whether the last look could not be made.
+    pub fn is_blind(&self) -> bool {
+        matches!(self.last, LastLook::CouldNot { .. })
+    }
+
     /// When the last complete look was answered.
     pub fn looked(&self) -> Option<WallTime> {
         match self.last {

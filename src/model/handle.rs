@@ -3,7 +3,10 @@
 
 use super::checkpoint::ResumeFrom;
 use super::ids::CloudId;
-use super::view::{ActReport, DaemonView, EventPage, EvidenceView, JobPage, JobRow, WhyView};
+use super::metrics::Page;
+use super::view::{
+    ActReport, DaemonView, EventPage, EvidenceView, JobPage, JobRow, ReadyView, WhyView,
+};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
@@ -82,6 +85,10 @@ pub enum Request {
     },
     /// The daemon itself.
     Daemon(oneshot::Sender<DaemonView>),
+    /// Whether it can do its work, and what is in the way.
+    Ready(oneshot::Sender<ReadyView>),
+    /// Its figures.
+    Metrics(oneshot::Sender<Page>),
 }
 
 /// What a person can ask of jobs.

@@ -3,6 +3,7 @@
 //! Nothing here reads a clock, a file or a socket, and nothing here decides anything. The room
 //! imports no other room.
 
+pub mod alert;
 pub mod checkpoint;
 pub mod cloud;
 pub mod command_words;
@@ -10,6 +11,7 @@ pub mod error;
 pub mod fence;
 pub mod handle;
 pub mod ids;
+pub mod metrics;
 pub mod money;
 pub mod resume_text;
 pub mod secret;

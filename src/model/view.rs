@@ -285,3 +285,25 @@ pub struct TargetView {
     /// The last fault, in words.
     pub fault: Option<String>,
 }
+
+/// Whether the daemon can do its work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadyView {
+    /// `ready`, `degraded` (it works, and something outside does not) or `not_ready`.
+    pub status: String,
+    /// What was looked at.
+    pub checks: Vec<CheckView>,
+}
+
+/// One thing that the daemon needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckView {
+    /// `store`, `disk`, or `target/NAME` with `/sweep` or `/credentials`.
+    pub name: String,
+    /// `ok`, `degraded` or `failed`.
+    pub status: String,
+    /// Seconds since it was last known to be well; `null` if it never was, or is looked at just now.
+    pub age_s: Option<u64>,
+    /// The reason, in words.
+    pub text: String,
+}

@@ -83,6 +83,12 @@ pub const EVIDENCE: &[u8] = b"evidence/";
 /// Prefix of the names that a person had forgotten.
 pub const FORGOTTEN: &[u8] = b"forgotten/";
 
+/// Prefix of all alerts that wait for their delivery.
+pub const ALERTS: &[u8] = b"alert/";
+
+/// Prefix of what the last summaries told.
+pub const SUMMARIES: &[u8] = b"summary/";
+
 /// There as long as an earlier store, now gone, may have sent what this one does not know.
 pub const NEW_STORE: &[u8] = b"meta/new-store";
 
@@ -109,6 +115,40 @@ pub fn forgotten_key(name: &JobName) -> Vec<u8> {
 /// The key of an event.
 pub fn event_key(sequence: u64) -> Vec<u8> {
     format!("event/{sequence:020}").into_bytes()
+}
+
+/// Prefix of the alerts that wait for one channel.
+pub fn alerts_of(channel: &str) -> Vec<u8> {
+    format!("alert/{channel}/").into_bytes()
+}
+
+/// The key of an alert: the place of its event in the log; a summary stands behind the event that
+/// it was made after.
+pub fn alert_key(channel: &str, sequence: u64, part: AlertPart) -> Vec<u8> {
+    let part = match part {
+        AlertPart::Event => 0,
+        AlertPart::Summary => 1,
+    };
+    format!("alert/{channel}/{sequence:020}/{part}").into_bytes()
+}
+
+/// What an alert tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlertPart {
+    /// An event.
+    Event,
+    /// All jobs.
+    Summary,
+}
+
+/// The key of when a channel had its last summary.
+pub fn summary_key(channel: &str) -> Vec<u8> {
+    format!("summary/{channel}").into_bytes()
+}
+
+/// The key of the step at which that summary left a job.
+pub fn summary_step_key(channel: &str, job: &JobKey) -> Vec<u8> {
+    format!("summary/{channel}/{}/{:010}", job.name, job.run).into_bytes()
 }
 
 /// The value of a record.

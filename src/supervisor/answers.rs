@@ -65,7 +65,9 @@ impl Driver {
             | Request::Why { .. }
             | Request::Events { .. }
             | Request::Body { .. }
-            | Request::Daemon(_)) => self.answer_from_memory(other),
+            | Request::Daemon(_)
+            | Request::Ready(_)
+            | Request::Metrics(_)) => self.answer_from_memory(other),
         }
     }
 
@@ -91,6 +93,8 @@ impl Driver {
             Request::Daemon(reply) => {
                 drop(reply.send(self.daemon()));
             }
+            Request::Ready(reply) => drop(reply.send(self.readiness())),
+            Request::Metrics(reply) => drop(reply.send(self.metrics())),
             other @ (Request::Act { .. }
             | Request::Adopt { .. }
             | Request::Evidence { .. }

@@ -1,8 +1,10 @@
 //! The owner of every job: take work, step, commit, then act.
 
 use super::book::Book;
+use super::courier::{Courier, Deliveries};
 use super::effects::{Asked, Effects};
 use super::evidence;
+use super::measures::Measures;
 use super::staging::{Moment, TURN_LIMIT, Turn};
 use super::stored::{self, Log, StateError};
 use super::work::{Known, Message, QUEUE_LIMIT, Work};
@@ -48,6 +50,9 @@ const BACKUP_COMMITS: u64 = 10_000;
 /// One that failed is tried again after this long: it must not keep the store from its commits.
 const BACKUP_RETRY: Duration = Duration::from_secs(600);
 
+/// Records of alerts for nobody that go in one turn.
+const HOMELESS_ALERTS_AT_ONCE: usize = 500;
+
 /// When the next backup is due, whichever comes first.
 #[derive(Debug, Clone, Copy)]
 struct BackupDue {
@@ -87,6 +92,10 @@ pub(super) struct Driver {
     pub(super) is_file_refused: bool,
     /// Why this start only answers questions.
     pub(super) held: Option<String>,
+    pub(super) measures: Measures,
+    pub(super) deliveries: Deliveries,
+    /// Those that deliver alerts: nothing waits for them.
+    couriers: JoinSet<()>,
 }
 
 impl Driver {
@@ -100,6 +109,7 @@ impl Driver {
         config: Arc<DaemonConfig>,
     ) -> Self {
         let clock = effects.clock.clone();
+        let measures = Measures::new(config.state_directory.clone());
         let mut driver = Self {
             book,
             log,
@@ -123,6 +133,9 @@ impl Driver {
             starts: None,
             is_file_refused: false,
             held: None,
+            measures,
+            deliveries: Deliveries::default(),
+            couriers: JoinSet::new(),
         };
         driver.wake_all();
         driver
@@ -138,10 +151,34 @@ impl Driver {
         self.note_evidence_of_the_past();
     }
 
+    /// Sets out one task a channel. What waits for channels that are gone goes with the next turn.
+    pub(super) fn send_couriers(&mut self, client: &reqwest::Client, homeless: Vec<Vec<u8>>) {
+        let parts = homeless.chunks(HOMELESS_ALERTS_AT_ONCE).map(<[_]>::to_vec);
+        self.pending.extend(parts.map(Work::AlertsDone));
+        for channel in self.log.outbox.channels().to_vec() {
+            let courier = Courier {
+                channel,
+                client: client.clone(),
+                store: self.store.clone(),
+                clock: self.clock.clone(),
+                driver: self.effects.driver.clone(),
+                news: self.log.outbox.bell(),
+                deliveries: self.deliveries.clone(),
+            };
+            self.couriers.spawn(courier.run());
+        }
+    }
+
+    /// The place of the last durable change.
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// Runs until it is told to stop, and the calls under way have come out or took too long.
     pub(super) async fn run(mut self) {
         while !*self.lines.stop.borrow() {
             self.look_at_places();
+            self.make_summaries();
             self.turns().await;
             self.prove_start_if_all_is_seen();
             self.back_up_if_due().await;
@@ -221,7 +258,9 @@ impl Driver {
         turn.fill(&mut self.book, &mut self.log, &mut self.pending, &mut present)?;
         if !turn.batch.is_empty() {
             let batch = std::mem::take(&mut turn.batch);
+            let began = self.clock.now().boot;
             self.sequence = self.store.commit(Some(self.sequence), batch).await?.sequence;
+            self.measures.commits.observe(self.clock.now().boot.since(began).as_secs_f64());
             self.prove_start();
         }
         self.settle(turn);
@@ -239,7 +278,13 @@ impl Driver {
                 crash::point("committed");
             }
         }
-        let now = self.clock.now().boot;
+        self.log.outbox.ring();
+        let present = self.clock.now();
+        self.measures.note_turn(&turn.events, &turn.ended, &self.book, present);
+        let now = present.boot;
+        for job in turn.staged.values() {
+            self.measures.note_looks(job, now);
+        }
         for (key, ended) in &turn.ended {
             if self.book.lacks_evidence(key, ended) {
                 self.evidence.note(key, ended.attempt.no, now);
@@ -320,7 +365,11 @@ impl Driver {
             // What is not on record any more may have been sent until just now.
             book.started = self.clock.now();
         }
-        self.log = stored::load(&self.store, &mut book).await?;
+        let mut log = stored::load(&self.store, &mut book).await?;
+        log.outbox = std::mem::take(&mut self.log.outbox);
+        self.log = log;
+        // What belongs to no channel was asked to go at the start.
+        drop(self.log.outbox.load(&self.store).await?);
         book.stopping = self.book.stopping;
         book.homeless = std::mem::take(&mut self.book.homeless);
         book.forget_those_at_home();
@@ -343,7 +392,11 @@ impl Driver {
                     self.pending.push_back(Work::Input(key, Input::Looked(look)));
                 }
             }
-            Message::Swept(swept) => self.take_pass(swept),
+            Message::Swept(swept) => {
+                let (place, began) = (&swept.pass.place, swept.pass.started);
+                self.measures.note_sweep(place, began, self.effects.interval());
+                self.take_pass(swept);
+            }
             Message::Files(set) => self.take_files(set).await,
             Message::LookedUp(adoption, found) => self.take_found(adoption, found).await,
             Message::Gathered(gathered) => self.take_gathered(gathered),
@@ -353,6 +406,7 @@ impl Driver {
                 let _ = done.send(());
             }
             Message::Dump => self.dump(),
+            Message::AlertsDone(keys) => self.pending.push_back(Work::AlertsDone(keys)),
         }
     }
 
@@ -406,6 +460,7 @@ impl Driver {
         self.tasks.abort_all();
         self.evidence.tasks.abort_all();
         self.prove_start();
+        self.couriers.abort_all();
         self.store.close().await;
         let open: usize = self.book.jobs.values().map(|job| job.open.len()).sum();
         tracing::info!(attempts_left_running = open, "stopped; no job was stopped");

@@ -5,6 +5,7 @@ mod looks;
 use super::body;
 use super::book::Book;
 use super::driver::chain;
+use super::measures::Calls;
 use super::outages::{Fault, Outages};
 use super::stops::Stops;
 use super::sweep::{Lookback, Sweeper};
@@ -82,6 +83,7 @@ pub(super) struct Effects {
     watches: Arc<Semaphore>,
     pub(super) turns: Turns,
     pub(super) outages: Outages,
+    pub(super) calls: Calls,
     stops: Stops,
     bells: Arc<Mutex<BTreeMap<Place, Arc<Notify>>>>,
     clients: Arc<Mutex<BTreeMap<Place, Dlc>>>,
@@ -111,6 +113,7 @@ impl Effects {
             watches: Arc::new(Semaphore::new(WATCHES_LIMIT)),
             turns,
             outages: Outages::lasting(lasts(interval)),
+            calls: Calls::default(),
             stops: Stops::default(),
             bells: Arc::default(),
             clients: Arc::default(),
@@ -335,6 +338,13 @@ impl Effects {
             | SendOutcome::Accepted { .. } => "",
         };
         turn.heard(code, answer.retry_after);
+        let result = match &answer.value {
+            SendOutcome::Accepted { .. } => "ok",
+            SendOutcome::Refused { .. } => "refused",
+            SendOutcome::NotSent { .. } => "not_sent",
+            SendOutcome::Unknown { .. } => "unknown",
+        };
+        self.calls.note(turn.action(), result.to_owned());
         answer.value
     }
 
@@ -361,11 +371,13 @@ impl Effects {
     pub(super) fn learn<T>(&self, turn: &Turn, answer: &Result<Answer<T>, ApiError>) {
         match answer {
             Ok(answer) => {
+                self.calls.note(turn.action(), "ok".to_owned());
                 self.heard(answer.date);
                 turn.heard("", answer.retry_after);
                 self.outages.end(turn.place(), turn.action());
             }
             Err(error) => {
+                self.calls.note(turn.action(), format!("{:?}", error.kind()).to_lowercase());
                 self.heard(error.date());
                 turn.heard(error.code(), error.retry_after());
                 // What one job lacks is no fault of the place.

@@ -100,6 +100,8 @@ impl Driver {
             | Request::Why { .. }
             | Request::Events { .. }
             | Request::Body { .. }
+            | Request::Ready(_)
+            | Request::Metrics(_)
             | Request::Daemon(_) => {}
         }
     }

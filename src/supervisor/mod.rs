@@ -20,6 +20,9 @@
 //! **Turns.** Every call of the API waits for its turn before it is signed ([`turns`]), so that all
 //! jobs together keep to the rates of an account.
 //!
+//! **Alerts.** What people outside are to be told is committed with its event ([`outbox`]) and
+//! delivered by a task a channel ([`courier`]), which nothing waits for.
+//!
 //! **Panics.** A step that panics parks its job with an alarm; the others go on.
 //!
 //! It must not: decide anything about a job (that is the core's), read a clock other than through
@@ -33,18 +36,23 @@ mod body;
 mod book;
 mod bucket;
 mod control;
+mod courier;
 mod driver;
 mod effects;
 mod evidence;
 mod files;
 mod holding;
+mod measures;
 mod outages;
+mod outbox;
 mod passes;
 mod place;
+mod readiness;
 mod run;
 mod staging;
 mod stops;
 mod stored;
+mod summary;
 mod sweep;
 mod turns;
 mod views;
@@ -55,6 +63,7 @@ mod work;
 pub use book::Book;
 pub use staging::{Moment, Turn};
 pub use stored::{Log, StateError};
+pub use summary::Summary;
 pub use sweep::{Lookback, has_news};
 pub use work::{Known, OnRecord, Swept, Work};
 

@@ -48,6 +48,37 @@ impl From<&ApiError> for Fault {
     }
 }
 
+/// A fault as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) of_identity: bool,
+    pub(super) needs_person: bool,
+    pub(super) text: String,
+}
+
+/// Whether a kind of fault is about the keys that sign, or what they may do.
+fn is_of_identity(kind: Kind) -> bool {
+    match kind {
+        Kind::Signature
+        | Kind::Clock
+        | Kind::KeyUnknown
+        | Kind::Token
+        | Kind::Permission
+        | Kind::NoKeys => true,
+        Kind::Throttled
+        | Kind::NonceUsed
+        | Kind::NotFound
+        | Kind::Parameter
+        | Kind::Misspoken
+        | Kind::Service
+        | Kind::UnknownCode
+        | Kind::Unreadable
+        | Kind::NoConnection
+        | Kind::Broken
+        | Kind::Unsendable => false,
+    }
+}
+
 /// The calls that do not work now. Clones share them. As many entries as places and calls.
 #[derive(Debug, Clone)]
 pub(super) struct Outages {
@@ -95,6 +126,20 @@ impl Outages {
         if self.known().remove(&(place.clone(), call)).is_some() {
             tracing::info!(endpoint = %place.endpoint, call, "the call works again");
         }
+    }
+
+    /// Every fault at `place`: whether it is about who we are, whether a person has to mend it, and
+    /// what it is in words.
+    pub(super) fn all_at(&self, place: &Place, now: BootTime) -> Vec<Shown> {
+        let known = self.known();
+        let here =
+            known.iter().filter(|((at, _), (_, met))| at == place && now.since(*met) <= self.lasts);
+        here.map(|(_, (fault, _))| Shown {
+            of_identity: fault.kind.is_some_and(is_of_identity),
+            needs_person: matches!(fault.class, Class::Operator | Class::Bug),
+            text: fault.text.clone(),
+        })
+        .collect()
     }
 
     /// What is wrong at `place`, in words; what needs a person first.

@@ -5,6 +5,8 @@ use super::control::Control;
 use super::driver::{Driver, Lines};
 use super::effects::Effects;
 use super::files;
+use super::measures::Measures;
+use super::outbox::Outbox;
 use super::stored::{self, StateError};
 use super::work::QUEUE_LIMIT;
 use crate::config::DaemonConfig;
@@ -104,10 +106,13 @@ impl Supervisor {
         let mut book = Book::new(owner, clock.now(), config.targets.clone());
         let state_error = |source| RunError::State { folder: folder.clone(), source };
         stored::take_report(&store, &report, &mut book).await.map_err(state_error)?;
-        let log = stored::load(&store, &mut book).await.map_err(state_error)?;
+        let mut log = stored::load(&store, &mut book).await.map_err(state_error)?;
+        log.outbox = Outbox::new(&book.owner, config.alerts.clone());
+        let homeless = log.outbox.load(&store).await.map_err(state_error)?;
         let sequence = store.sequence().await.map_err(StateError::Store).map_err(state_error)?;
         let lines = Lines { messages: inbox, requests: door, stop };
-        let driver = Driver::new(book, log, store, sequence, effects, lines, config);
+        let mut driver = Driver::new(book, log, store, sequence, effects, lines, config);
+        send_couriers(&mut driver, homeless);
         Ok(Self { driver, messages, requests })
     }
 
@@ -152,5 +157,17 @@ impl Supervisor {
         let files = tokio::spawn(files::watch(config, self.messages));
         driver.run().await;
         files.abort();
+    }
+}
+
+/// Alerts without a client wait in the store: that is no reason to leave the jobs alone.
+fn send_couriers(driver: &mut Driver, homeless: Vec<Vec<u8>>) {
+    crate::openapi::tls::choose_provider();
+    match crate::alerts::client() {
+        Ok(client) => driver.send_couriers(&client, homeless),
+        Err(error) => {
+            let error = super::driver::chain(&error);
+            tracing::error!(%error, "alerts cannot be sent (is the package ca-certificates installed?)");
+        }
     }
 }

@@ -99,6 +99,13 @@ impl Turn {
                     self.evidence_gone.extend(evidence::put(&mut self.batch, book, &kept)?);
                     self.kept.push(kept);
                 }
+                Some(Work::AlertsDone(keys)) => {
+                    for key in &keys {
+                        self.batch.delete(key.clone())?;
+                    }
+                    log.outbox.forget(&keys);
+                }
+                Some(Work::Tell(summary)) => log.tell(&mut self.batch, &summary)?,
                 Some(Work::StoreSettled) => {
                     self.batch.delete(records::NEW_STORE)?;
                     self.store_settled = true;
@@ -172,7 +179,12 @@ impl Turn {
             if event.word == Word::Checkpoint {
                 crash::point("chosen");
             }
-            self.events.push(log.add(&mut self.batch, &key, event)?);
+            self.events.push(log.add(
+                &mut self.batch,
+                &key,
+                event,
+                step.next.progress.best_step,
+            )?);
         }
         for ended in step.ended {
             stored::put_ended(&mut self.batch, &key, &ended)?;
@@ -196,7 +208,7 @@ impl Turn {
     ) -> Result<(), StateError> {
         let data = serde_json::Value::Null;
         let event = Event { at: now.wall, attempt: None, word: Word::Alarm, text, data };
-        self.events.push(log.add(&mut self.batch, key, event)?);
+        self.events.push(log.add(&mut self.batch, key, event, None)?);
         Ok(())
     }
 
@@ -215,7 +227,7 @@ impl Turn {
             text: format!("run {} of {}", job.key.run, job.key.name),
             data: serde_json::json!({ "spec": job.spec }),
         };
-        self.events.push(log.add(&mut self.batch, &job.key, event)?);
+        self.events.push(log.add(&mut self.batch, &job.key, event, None)?);
         stored::put_job(&mut self.batch, &job)?;
         book.take_homeless(&job.key, pending);
         pending.push_back(Work::Input(job.key.clone(), Input::Tick));

@@ -1,12 +1,14 @@
 //! Loading everything from the store, and writing what a turn of the driver decided.
 
 use super::book::{ATTEMPTS_KEPT, Book};
+use super::outbox::Outbox;
+use super::summary::Summary;
 use crate::core::event::Event;
 use crate::core::job::{EndedAttempt, Job};
 use crate::core::step::Step;
 use crate::model::ids::{Digest, JobKey, JobName, Run};
 use crate::model::spec::JobSpec;
-use crate::store::records::{self, RecordError, StoredEvent, StoredEvidence};
+use crate::store::records::{self, AlertPart, RecordError, StoredEvent, StoredEvidence};
 use crate::store::{Batch, Fresh, Handle, OpenReport, StoreError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -46,18 +48,22 @@ pub struct Log {
     last: u64,
     of_job: BTreeMap<JobKey, VecDeque<u64>>,
     recent: VecDeque<StoredEvent>,
+    pub(super) outbox: Outbox,
 }
 
 impl Log {
-    /// Gives an event its place and adds it, and what it pushes out, to the batch.
+    /// Gives an event its place and adds it, what people are to be told of it, and what it pushes
+    /// out, to the batch. `step` is where the job is then.
     pub(super) fn add(
         &mut self,
         batch: &mut Batch,
         job: &JobKey,
         event: Event,
+        step: Option<u64>,
     ) -> Result<StoredEvent, StateError> {
         let stored = StoredEvent { sequence: self.last + 1, job: job.clone(), event };
         batch.put(records::event_key(stored.sequence), records::encode_event(&stored)?)?;
+        self.outbox.note(batch, &stored, step)?;
         self.note(&stored);
         if let Some(places) = self.of_job.get_mut(job)
             && places.len() > EVENTS_KEPT
@@ -101,6 +107,22 @@ impl Log {
             .filter(|e| e.sequence > after);
         let first = self.recent.front().map_or(0, |e| e.sequence);
         (found.take(limit).cloned().collect(), after + 1 < first)
+    }
+
+    /// Adds a summary to the batch, with where it leaves the jobs.
+    pub(super) fn tell(&mut self, batch: &mut Batch, told: &Summary) -> Result<(), StateError> {
+        let Summary { channel, due, alert, steps } = told;
+        if let Some(alert) = alert {
+            let key = records::alert_key(channel, self.last, AlertPart::Summary);
+            self.outbox.put(batch, channel, key, alert)?;
+        }
+        let key = records::summary_key(channel);
+        batch.put(key.clone(), records::encode(&key, due)?)?;
+        for (job, step) in steps {
+            let key = records::summary_step_key(channel, job);
+            batch.put(key.clone(), records::encode(&key, &(job, step))?)?;
+        }
+        Ok(())
     }
 
     /// The last place in the log.

@@ -2,6 +2,7 @@
 
 use super::adoptions::{Adoption, Found};
 use super::evidence::Gathered;
+use super::summary::Summary;
 use crate::config::{DaemonConfig, JobSet};
 use crate::core::job::Job;
 use crate::core::step::{Input, Pass};
@@ -41,6 +42,8 @@ pub(super) enum Message {
     },
     /// The state is to be written to the log.
     Dump,
+    /// These alerts are delivered, or were given up.
+    AlertsDone(Vec<Vec<u8>>),
 }
 
 /// A pass over ListJobs at one place, with everything that changed in full.
@@ -74,6 +77,10 @@ pub enum Work {
     Keep(StoredEvidence),
     /// What an earlier store may have sent is accounted for at every place.
     StoreSettled,
+    /// Records of alerts that are delivered, or that nobody waits for.
+    AlertsDone(Vec<Vec<u8>>),
+    /// A summary is to be told.
+    Tell(Box<Summary>),
 }
 
 /// What is on record of a cloud job that has not ended.

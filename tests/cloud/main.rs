@@ -9,6 +9,7 @@
     reason = "a test's failure is for people to read; its worlds are not interfaces"
 )]
 
+mod alerts;
 mod call_errors;
 mod credentials;
 mod dlc_answers;

@@ -20,10 +20,11 @@ use spotkeeper::cli::wait::{Goal, WaitArgs, wait};
 use spotkeeper::cli::{Answers, Cli, Console};
 use spotkeeper::model::handle::{ActVerb, Refusal, Request, WAITING_LIMIT};
 use spotkeeper::model::ids::CloudId;
+use spotkeeper::model::metrics::{self, Page};
 use spotkeeper::model::time::WallTime;
 use spotkeeper::model::view::{
-    ActReport, DaemonView, EventPage, EventView, EvidenceView, JobPage, JobRow, MissingView,
-    WhyView,
+    ActReport, CheckView, DaemonView, EventPage, EventView, EvidenceView, JobPage, JobRow,
+    MissingView, ReadyView, WhyView,
 };
 use spotkeeper::store::asked::{self, Wish};
 use std::path::{Path, PathBuf};
@@ -34,9 +35,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 /// A daemon that is all door: three jobs, 2,500 events, and acts that are done at once.
-struct Daemon {
+pub(crate) struct Daemon {
     _folder: tempfile::TempDir,
-    socket: PathBuf,
+    pub(crate) socket: PathBuf,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<std::io::Result<()>>,
 }
@@ -142,6 +143,24 @@ fn respond(request: Request) {
         Request::Checkpoints { name, reply } => drop(reply.send(
             known(&name).map(|_| json!({ "format": null, "chosen": null, "candidates": [] })),
         )),
+        Request::Ready(reply) => drop(
+            reply.send(ReadyView {
+                status: "not_ready".into(),
+                checks: ["ok", "degraded", "failed"]
+                    .map(|status| CheckView {
+                        name: format!("target/{status}"),
+                        status: status.into(),
+                        age_s: Some(3),
+                        text: "x".into(),
+                    })
+                    .into(),
+            }),
+        ),
+        Request::Metrics(reply) => {
+            let mut page = Page::default();
+            page.put(metrics::JOBS, &["RUNNING"], 1.0);
+            drop(reply.send(page));
+        }
         Request::Daemon(reply) => drop(reply.send(DaemonView {
             version: "0.1.0".into(),
             owner: "k3f9qz".into(),
@@ -154,7 +173,7 @@ fn respond(request: Request) {
 }
 
 impl Daemon {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let (handle, mut door) = mpsc::channel(WAITING_LIMIT);
         tokio::spawn(async move {
             while let Some(request) = door.recv().await {
@@ -175,7 +194,7 @@ impl Daemon {
         Client::new(&self.socket).expect("a client")
     }
 
-    async fn raw(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+    pub(crate) async fn raw(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let mut stream = UnixStream::connect(&self.socket).await.expect("the socket");
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
@@ -250,6 +269,11 @@ async fn each_address_answers_as_its_schema_says() {
         check(schema, &answer);
     }
     assert_eq!(daemon.raw("GET", "/healthz", "").await.0, 200);
+    for (path, checks) in [("/readyz", 2), ("/readyz?verbose", 3), ("/readyz?verbose=1", 3)] {
+        let (status, answer) = daemon.raw("GET", path, "").await;
+        assert_eq!((status, answer["checks"].as_array().map(Vec::len)), (503, Some(checks)));
+        check("ready", &answer);
+    }
     let (status, answer) = daemon.raw("POST", "/api/v1/jobs/vit-large/cancel", "").await;
     assert_eq!(status, 200);
     check("act", &answer);
@@ -561,5 +585,53 @@ fn formats_and_flags_are_read_behind_the_verb_too() {
         vec!["spotkeeper", "logs", "a"],
     ] {
         assert!(Cli::try_parse_from(&wrong).is_err(), "{wrong:?}");
+    }
+}
+
+/// One request over TCP: the status, and the text of the answer.
+async fn over_tcp(address: std::net::SocketAddr, request: &str) -> (u16, String) {
+    let mut stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
+    let request = request.replace('\n', "\r\n") + "\r\nconnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer");
+    let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
+    (status, answer)
+}
+
+#[tokio::test]
+async fn over_tcp_figures_are_open_jobs_need_the_token_and_nothing_can_be_changed() {
+    let (handle, mut door) = mpsc::channel(WAITING_LIMIT);
+    tokio::spawn(async move {
+        while let Some(request) = door.recv().await {
+            respond(request);
+        }
+    });
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let token = Some(spotkeeper::model::secret::Secret::new("t0ken"));
+    let gate = spotkeeper::api::Gate { token, is_public: false };
+    tokio::spawn(spotkeeper::api::serve_tcp(listener, gate, handle, std::future::pending()));
+    let bearer = "authorization: Bearer t0ken";
+    for (request, status, part) in [
+        (
+            "GET /metrics HTTP/1.1\nhost: localhost".to_owned(),
+            200,
+            "spotkeeper_jobs{phase=\"RUNNING\"} 1",
+        ),
+        ("GET /healthz HTTP/1.1\nhost: 127.0.0.1:9477".to_owned(), 200, "\"ok\""),
+        ("GET /readyz HTTP/1.1\nhost: [::1]:9477".to_owned(), 503, "not_ready"),
+        ("GET /version HTTP/1.1\nhost: evil.example".to_owned(), 421, "E113"),
+        ("GET /api/v1/jobs HTTP/1.1\nhost: localhost".to_owned(), 401, "E112"),
+        (format!("GET /api/v1/jobs HTTP/1.1\nhost: bastion\n{bearer}"), 200, "vit-large"),
+        (
+            format!("POST /api/v1/jobs/vit-large/cancel HTTP/1.1\nhost: localhost\n{bearer}"),
+            405,
+            "E107",
+        ),
+    ] {
+        let (found, answer) = over_tcp(address, &request).await;
+        assert_eq!(found, status, "{request}: {answer}");
+        assert!(answer.contains(part), "{request}: {answer}");
     }
 }

@@ -15,6 +15,7 @@ mod cli_output;
 mod config;
 mod core_model;
 mod core_rules;
+mod mutators;
 mod schema;
 mod state;
 mod store;

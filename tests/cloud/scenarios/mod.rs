@@ -10,6 +10,7 @@ mod blindness;
 mod cancels;
 mod odds;
 mod outpost;
+mod readiness;
 mod state;
 mod submission;
 mod verdicts;
@@ -237,6 +238,25 @@ required = ["model.bin"]
     /// The JSON of `daemon`.
     pub(crate) async fn daemon(&self) -> Value {
         serde_json::to_value(self.ask(Request::Daemon).await).expect("JSON")
+    }
+
+    /// The JSON of `readyz?verbose`.
+    pub(crate) async fn ready(&self) -> Value {
+        serde_json::to_value(self.ask(Request::Ready).await).expect("JSON")
+    }
+
+    /// One of its checks.
+    pub(crate) async fn check(&self, name: &str) -> Value {
+        let ready = self.ready().await;
+        let checks = ready["checks"].as_array().expect("a list").iter();
+        checks.filter(|check| check["name"] == name).cloned().next().unwrap_or_default()
+    }
+
+    /// A line of `/metrics`, by all that stands before its figure.
+    pub(crate) async fn figure(&self, line: &str) -> Option<f64> {
+        let page = self.ask(Request::Metrics).await.render();
+        let mut found = page.lines().filter_map(|one| one.strip_prefix(line)?.strip_prefix(' '));
+        found.next().map(|figure| figure.parse().expect("a figure"))
     }
 
     /// The events of one job with this word, oldest first.

@@ -6,6 +6,7 @@ use spotkeeper::config::diagnostic::{Diagnostic, Severity, Source};
 use spotkeeper::config::job::{JobFile, Rules, read_job};
 use std::path::Path;
 
+mod alerts;
 mod bodies;
 mod files;
 mod mistakes;

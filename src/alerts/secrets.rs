@@ -1,0 +1,84 @@
+//! Addresses and keys, read from where they stand at the moment of a send.
+
+use crate::model::alert::SecretRef;
+use crate::model::secret::Secret;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+/// Bytes of one of them.
+const LIMIT_BYTES: u64 = 16 * 1024;
+
+/// Why there is none. Never says what is in it.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// The file cannot be read.
+    #[error("the secret in {} cannot be read", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// There is nothing, or too much, or no text.
+    #[error("the secret in {place} is empty, longer than {LIMIT_BYTES} bytes, or no text")]
+    Content {
+        /// Where it stands.
+        place: String,
+    },
+    /// systemd passes no credentials on.
+    #[error("systemd gives this process no credentials ($CREDENTIALS_DIRECTORY is not set)")]
+    NoSystemd,
+}
+
+/// Reads a secret.
+pub fn read(reference: &SecretRef) -> Result<Secret, SecretError> {
+    match reference {
+        SecretRef::File(path) => read_file(path),
+        SecretRef::Systemd(name) => {
+            let folder = std::env::var_os("CREDENTIALS_DIRECTORY").ok_or(SecretError::NoSystemd)?;
+            read_file(&Path::new(&folder).join(name))
+        }
+        SecretRef::Environment(name) => {
+            let place = || SecretError::Content { place: format!("the variable {name}") };
+            let value = std::env::var(name).map_err(|_| place())?;
+            checked(&value).ok_or_else(place)
+        }
+    }
+}
+
+fn read_file(path: &Path) -> Result<Secret, SecretError> {
+    let failed = |cause| SecretError::File { path: path.to_owned(), cause };
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut text = Vec::new();
+    file.take(LIMIT_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
+    let content = || SecretError::Content { place: path.display().to_string() };
+    let text = String::from_utf8(text).map_err(|_| content())?;
+    checked(&text).ok_or_else(content)
+}
+
+fn checked(text: &str) -> Option<Secret> {
+    let fits = !text.trim().is_empty() && text.len() as u64 <= LIMIT_BYTES;
+    fits.then(|| Secret::new(text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_read_without_the_line_end_and_its_faults_name_the_place_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("hook");
+        let file = SecretRef::File(path.clone());
+        assert!(matches!(read(&file), Err(SecretError::File { .. })));
+        std::fs::write(&path, "https://h/?access_token=abc\n").expect("written");
+        assert_eq!(read(&file).expect("a secret").expose(), "https://h/?access_token=abc");
+        for bad in ["", "\n \n", &"x".repeat(20_000)] {
+            std::fs::write(&path, bad).expect("written");
+            assert!(matches!(read(&file), Err(SecretError::Content { .. })));
+        }
+        let absent = SecretRef::Environment("SPOTKEEPER_NO_SUCH_SECRET".into());
+        assert!(read(&absent).expect_err("not set").to_string().contains("NO_SUCH_SECRET"));
+    }
+}
