@@ -112,10 +112,14 @@ impl DaemonConfig {
         keep("api.socket", self.socket != running.socket);
         let commands = self.credential_commands != running.credential_commands;
         keep("credentials.allow_commands", commands);
+        keep("api.listen", self.tcp != running.tcp);
+        keep("alerts", self.alerts != running.alerts);
         self.owner.clone_from(&running.owner);
         self.state_directory.clone_from(&running.state_directory);
         self.socket.clone_from(&running.socket);
         self.credential_commands = running.credential_commands;
+        self.tcp.clone_from(&running.tcp);
+        self.alerts.clone_from(&running.alerts);
         (self, waiting)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::driver::Driver;
 use super::place::PlaceState;
-use super::work::Message;
+use super::work::{Message, Work};
 use crate::model::handle::{Refusal, Request};
 use crate::service::starts::{HOLD_LASTS, Starts};
 use std::time::Duration;
@@ -48,11 +48,14 @@ impl Driver {
                 let _ = done.send(());
             }
             Message::Dump => self.dump(),
+            // Alerts go out in a hold too.
+            Message::AlertsDone(keys) => self.pending.push_back(Work::AlertsDone(keys)),
             // Nobody looks yet; what comes in any case is looked at again after the hold.
             Message::Input(..)
             | Message::Looked(..)
             | Message::Swept(_)
             | Message::Files(_)
+            | Message::LookedUp(..)
             | Message::Gathered(_) => {}
         }
     }

@@ -133,7 +133,7 @@ impl Outages {
     pub(super) fn all_at(&self, place: &Place, now: BootTime) -> Vec<Shown> {
         let known = self.known();
         let here =
-            known.iter().filter(|((at, _), (_, met))| at == place && now.since(*met) <= self.lasts);
+            known.iter().filter(|((at, _), (_, met))| at == place && self.lasts(*met, now));
         here.map(|(_, (fault, _))| Shown {
             of_identity: fault.kind.is_some_and(is_of_identity),
             needs_person: matches!(fault.class, Class::Operator | Class::Bug),

@@ -5,7 +5,6 @@ use super::control::Control;
 use super::driver::{Driver, Lines};
 use super::effects::Effects;
 use super::files;
-use super::measures::Measures;
 use super::outbox::Outbox;
 use super::stored::{self, StateError};
 use super::work::QUEUE_LIMIT;

@@ -251,7 +251,7 @@ impl Turn {
         let text = "forget: the job and its history are off the record".to_owned();
         let data = serde_json::Value::Null;
         let event = Event { at: now.wall, attempt: None, word: Word::Operator, text, data };
-        self.events.push(log.add(&mut self.batch, &key, event)?);
+        self.events.push(log.add(&mut self.batch, &key, event, None)?);
         self.forgotten.push(key);
         Ok(())
     }
