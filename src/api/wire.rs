@@ -155,10 +155,13 @@ pub struct VersionDocument {
     pub commit: String,
 }
 
+/// What the build was told; see build.rs.
+const COMMIT: &str = env!("SPOTKEEPER_COMMIT");
+
 impl VersionDocument {
     /// This program's.
     pub fn own() -> Self {
-        Self { version: env!("CARGO_PKG_VERSION").into(), commit: env!("SPOTKEEPER_COMMIT").into() }
+        Self { version: env!("CARGO_PKG_VERSION").into(), commit: COMMIT.to_owned() }
     }
 }
 

@@ -390,8 +390,10 @@ impl Driver {
                 last_sweep_s: state
                     .and_then(|s| s.last_pass)
                     .map(|at| now.boot.since(at).as_secs()),
-                fault: state
-                    .and_then(|s| s.other_writer.clone())
+                fault: self
+                    .held
+                    .clone()
+                    .or_else(|| state.and_then(|s| s.other_writer.clone()))
                     .or_else(|| self.book.moved.clone())
                     .or_else(|| self.effects.outages.at(&target.place, now.boot))
                     .or_else(|| keys.map(ToString::to_string)),

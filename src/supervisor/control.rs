@@ -18,6 +18,8 @@ use tokio::sync::{mpsc, oneshot};
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Jobs that are written out in a dump.
 const DUMP_LIMIT: usize = 1_000;
+/// With more jobs than this the status does not say in which phase each is: that takes time.
+const STATUS_JOBS_LIMIT: usize = 500;
 /// Time between two looks at what the status says.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
 
@@ -112,17 +114,11 @@ impl Driver {
         if let Some(why) = &self.store_fault {
             return format!("the store cannot write, nothing is decided: {why}");
         }
-        let now = self.clock.now();
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for job in self.book.jobs.values() {
-            *counts.entry(phase(job, &self.holds(job), now).word()).or_default() += 1;
+        let mut text = String::new();
+        if self.is_file_refused {
+            text.push_str("the daemon file was refused by the last reload, an older one holds; ");
         }
-        let counts: Vec<String> =
-            counts.iter().map(|(word, n)| format!("{n} {}", word.to_lowercase())).collect();
-        let mut text = match counts.as_slice() {
-            [] => "no jobs".to_owned(),
-            counts => counts.join(", "),
-        };
+        text.push_str(&self.jobs_in_words());
         for target in self.daemon().targets {
             match target.fault {
                 // A text takes whatever is written into it.
@@ -135,10 +131,26 @@ impl Driver {
                 None => {}
             }
         }
-        if self.is_file_refused {
-            text.push_str("; the daemon file was refused by the last reload, an older one holds");
-        }
         text
+    }
+
+    /// `2 running, 1 blocked`.
+    fn jobs_in_words(&self) -> String {
+        let jobs = &self.book.jobs;
+        if jobs.is_empty() {
+            return "no jobs".to_owned();
+        }
+        if jobs.len() > STATUS_JOBS_LIMIT {
+            let open: usize = jobs.values().map(|job| job.open.len()).sum();
+            return format!("{} jobs, {open} attempts open", jobs.len());
+        }
+        let now = self.clock.now();
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for job in jobs.values() {
+            *counts.entry(phase(job, &self.holds(job), now).word()).or_default() += 1;
+        }
+        let counts = counts.iter().map(|(word, n)| format!("{n} {}", word.to_lowercase()));
+        counts.collect::<Vec<_>>().join(", ")
     }
 
     /// Writes what is known to the log, a line a target and a job.

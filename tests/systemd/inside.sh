@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Runs inside a booted Debian: installs the package and shows what the unit promises. The emulator's
 # ledger alone says what was submitted and stopped.
-set -euo pipefail
+set -Eeuo pipefail
 export LC_ALL=C.UTF-8 SYSTEMD_PAGER= SYSTEMD_COLORS=0
 unit=spotkeeper.service
 port=18471
 ledger=/var/lib/emulator/ledger.jsonl
 
+trap 'echo "  failed in line $LINENO: $BASH_COMMAND"' ERR
 trap 'code=$?; if [ $code != 0 ]; then
-  echo "FAILED in line $LINENO: $BASH_COMMAND"
   systemctl status --no-pager -n 0 $unit || true
   journalctl -b -u $unit -u emulator --no-pager -n 60 || true
   tail -n 20 $ledger 2>/dev/null || true
@@ -28,11 +28,11 @@ until_ok() {
   fail "$what: never came"
 }
 journal() { journalctl -b -q --no-pager -o cat "$@"; }
-said() { journal "$@" | grep -q .; }
+said() { journal -n 1 "$@" | grep . >/dev/null; }
 count() { grep -c "\"event\":\"$1\"" $ledger || true; }
-running() { spotkeeper ps -o json | tr -d ' \n' | grep -q '"phase":"RUNNING"'; }
+running() { spotkeeper ps -o json | tr -d ' \n' | grep '"phase":"RUNNING"' >/dev/null; }
 # Seen by a complete look of this very process.
-fresh_running() { running && spotkeeper ps -o json | grep -q '"last_look_s": [0-9]'; }
+fresh_running() { running && spotkeeper ps -o json | grep '"last_look_s": [0-9]' >/dev/null; }
 emulator() {
   systemctl reset-failed emulator 2>/dev/null || true
   systemd-run -q --unit=emulator --uid=emulator -p KillMode=process \
@@ -126,11 +126,20 @@ until_ok "the job runs" running
 one_job "after the API was back"
 ok "the API is back: the job runs"
 
+# Completion knows the job.
+completed=$(
+  source /usr/share/bash-completion/completions/spotkeeper
+  COMP_WORDS=(spotkeeper describe st) COMP_CWORD=2
+  _spotkeeper
+  echo "${COMPREPLY[*]}"
+)
+[ "$completed" = steady ] || fail "completed to '$completed'"
+
 # The journal's fields.
 until_ok "an event with its fields" said JOB=steady EVENT=INTENT ATTEMPT=1 PRIORITY=6
-journalctl -b -q -o json JOB=steady EVENT=SUBMITTED | grep -q '"SYSLOG_IDENTIFIER":"spotkeeper"' ||
+journalctl -b -q -o json JOB=steady EVENT=SUBMITTED | grep '"SYSLOG_IDENTIFIER":"spotkeeper"' >/dev/null ||
   fail "fields of the journal"
-! journal -u $unit | grep -q 'test-secret' || fail "a secret stands in the journal"
+! journal -u $unit | grep 'test-secret' >/dev/null || fail "a secret stands in the journal"
 ok "journalctl JOB=steady EVENT=INTENT"
 
 # The state outlives a restart.
@@ -153,7 +162,7 @@ echo 'owner = ' > /etc/spotkeeper/spotkeeper.toml
 systemctl reload $unit
 until_ok "the refusal" said EVENT=RELOADED PRIORITY=3
 [ "$(show ActiveState) $(show MainPID)" = "active $pid" ] || fail "a bad file ended it"
-until_ok "a status that says so" bash -c "systemctl show -p StatusText $unit | grep -q 'there.*refused'"
+until_ok "a status that says so" bash -c "systemctl show -p StatusText $unit | grep -q 'refused.*there'"
 config info
 systemctl reload $unit
 until_ok "the target to be gone" bash -c "! systemctl show -p StatusText $unit | grep -q there"
@@ -170,7 +179,7 @@ code=0
 systemd-run -q --wait --pipe --uid=spotkeeper /usr/bin/spotkeeper run 2>/tmp/second || code=$?
 [ $code = 8 ] || { cat /tmp/second; fail "a second instance ended with $code"; }
 [ "$(show ActiveState) $(show MainPID)" = "active $pid" ] || fail "the first one was disturbed"
-spotkeeper ps -o name | grep -qx steady || fail "the first one does not answer"
+spotkeeper ps -o name | grep -x steady >/dev/null || fail "the first one does not answer"
 ok "a second instance: exit 8, the first goes on"
 
 # kill -9.
@@ -219,13 +228,13 @@ for _ in 1 2 3; do
   until_ok "another process" bash -c "p=\$(systemctl show --value -p MainPID $unit); [ \$p != 0 ] && [ \$p != $pid ] && [ \$(systemctl show --value -p ActiveState $unit) = active ]"
 done
 until_ok "the hold" bash -c "systemctl show -p StatusText $unit | grep -q HELD"
-spotkeeper why steady | grep -q 'came to nothing\|ended before anything' || fail "why does not tell of the hold"
+spotkeeper why steady | grep 'came to nothing\|ended before anything' >/dev/null || fail "why does not tell of the hold"
 said -u $unit EVENT=ALARM || fail "the hold is no alarm"
 systemctl restart $unit
 systemctl kill --kill-whom=main -s CONT emulator
 until_ok "the job after the hold" fresh_running
 one_job "after the hold"
-! show StatusText | grep -q HELD || fail "it still holds"
+! show StatusText | grep HELD >/dev/null || fail "it still holds"
 rm -r /run/systemd/system/$unit.d
 systemctl daemon-reload
 ok "three starts without a result: the fourth holds; a restart ends that"

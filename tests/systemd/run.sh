@@ -19,6 +19,7 @@ missing=()
 command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
 command -v systemd-nspawn >/dev/null || missing+=(systemd-container)
 command -v objdump >/dev/null || missing+=(binutils)
+command -v pgrep >/dev/null || missing+=(procps)
 if [ ${#missing[@]} -gt 0 ]; then
   apt-get update -q
   apt-get install -y -q --no-install-recommends "${missing[@]}"
