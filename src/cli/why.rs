@@ -46,6 +46,7 @@ pub fn render(why: &WhyView, style: Style, moment: &Moment) -> String {
         "Suspect",
         why.suspects.iter().map(suspect).collect::<Vec<_>>().iter().map(String::as_str),
     );
+    page.list("Others", why.others.iter().map(String::as_str));
     let row = &why.row;
     let reason = if row.why.is_empty() { String::new() } else { format!(": {}", plain(&row.why)) };
     page.raw("Now", &format!("{}{reason}", coloured(&plain(&row.phase), style)));

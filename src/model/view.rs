@@ -215,6 +215,10 @@ pub struct WhyView {
     /// Checkpoints that attempts died on: the next attempt takes the whole one before them.
     #[serde(default)]
     pub suspects: Vec<SuspectView>,
+    /// What became of others of its attempts, and of copies: those that were lost, came back or came
+    /// late. The last ones, oldest first; the events have all.
+    #[serde(default)]
+    pub others: Vec<String>,
 }
 
 /// A checkpoint that attempts died on.

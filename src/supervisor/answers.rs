@@ -5,7 +5,8 @@ use super::body;
 use super::driver::Driver;
 use super::effects::Looking;
 use super::views::{
-    checkpoint_for, ended_view, event_view, open_view, progress_view, suspect_views, why_in_a_row,
+    checkpoint_for, ended_view, event_view, open_view, other_attempts, progress_view,
+    suspect_views, why_in_a_row,
 };
 use crate::checkpoint::report::{self, Mendable};
 use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Recovery, Start, Wanted};
@@ -280,6 +281,7 @@ impl Driver {
             next: row.next.clone(),
             ends_without_progress: job.progress.ends,
             suspects: suspect_views(job),
+            others: other_attempts(&events),
             row,
         })
     }

@@ -1,7 +1,7 @@
 //! Records turned into what people see: rows, attempts, events, and the reasons in words.
 
 use crate::core::advice::{Advice, Mean, Source};
-use crate::core::event::Word;
+use crate::core::event::{Event, Word};
 use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Start, StopWhy};
 use crate::core::phase::Phase;
 use crate::core::submit::Hold;
@@ -208,6 +208,22 @@ pub(super) fn suspect_views(job: &Job) -> Vec<SuspectView> {
         attempts: suspect.attempts.clone(),
     };
     job.progress.suspicion.marked().iter().map(view).collect()
+}
+
+/// Events of others that `why` shows.
+const OTHERS_SHOWN: usize = 5;
+
+/// The last events that tell of lost, late and doubled ones.
+pub(super) fn other_attempts(events: &[StoredEvent]) -> Vec<String> {
+    let tells = |word| matches!(word, Word::Lost | Word::Returned | Word::Twin | Word::Copy);
+    let told: Vec<&Event> =
+        events.iter().map(|stored| &stored.event).filter(|event| tells(event.word)).collect();
+    let last = &told[told.len().saturating_sub(OTHERS_SHOWN)..];
+    let line = |event: &&Event| {
+        let attempt = event.attempt.map_or(String::new(), |no| format!("attempt {no}: "));
+        format!("{} {attempt}{}", event.at, event.text)
+    };
+    last.iter().map(line).collect()
 }
 
 pub(super) fn event_view(stored: &StoredEvent) -> EventView {

@@ -105,8 +105,11 @@ fn kind(input: &Input) -> usize {
         Input::Looked(Look::CouldNotLook { .. }) => 19,
         Input::Logs { .. } => 20,
         Input::Watched { .. } => 21,
-        // Neither is simulated.
-        Input::Missing { .. } | Input::TrackerWritten(_) => 1,
+        // None of these is simulated.
+        Input::Missing { .. }
+        | Input::TrackerWritten(_)
+        | Input::Adopt { .. }
+        | Input::NotAdopted { .. } => 1,
     }
 }
 

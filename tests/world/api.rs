@@ -90,6 +90,7 @@ fn respond(request: Request) {
                 next: String::new(),
                 ends_without_progress: 0,
                 suspects: Vec::new(),
+                others: Vec::new(),
             })));
         }
         Request::Events { after, limit, reply, .. } => {

@@ -197,6 +197,7 @@ fn why_view() -> WhyView {
             step: Some(31_250),
             attempts: vec![5, 6],
         }],
+        others: Vec::new(),
     }
 }
 
@@ -380,6 +381,9 @@ fn pages_say_all_and_command_nothing() {
     blocked.next = "spotkeeper why llama8b-sft".into();
     let text = why::render(&blocked, Style::Plain, &moment());
     assert!(text.contains("mends what is said above; then `spotkeeper retry JOB`"), "{text}");
+    let twin = "2026-11-30T00:00:00Z attempt 5: dlc5 came late; it is stopped";
+    let twins = WhyView { others: vec![twin.into()], ..why_view() };
+    assert!(why::render(&twins, Style::Plain, &moment()).contains(twin));
     let ambiguous = json!({
         "format": null, "chosen": null, "ambiguous": ["run-a", "run-b"], "candidates": [],
     });

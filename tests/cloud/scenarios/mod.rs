@@ -8,6 +8,7 @@
 mod acts;
 mod blindness;
 mod cancels;
+mod late;
 mod odds;
 mod outpost;
 mod readiness;
