@@ -204,7 +204,6 @@ mod tests {
     #[test]
     fn nothing_goes_in_quiet_hours() {
         let mut channel = channel();
-        // 10:13:20 where it is read ... by the first digits of NOW, at +08:00 it is 09:53:20.
         let minute = minute_of_day(&channel, NOW.wall).expect("a time");
         channel.quiet = Some(Quiet { from: minute, until: minute + 1 });
         let waiting = [alert(1, "a", "RELEASED", "x")];

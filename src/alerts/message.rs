@@ -35,10 +35,13 @@ impl Message {
 
 fn title(first: &Alert, last: &Alert, count: usize) -> String {
     if first.word == SUMMARY {
-        return format!("spotkeeper: summary of {}", first.job_or_all());
+        return "spotkeeper: summary of all jobs".to_owned();
     }
     if first.word == TEST {
         return "spotkeeper: a test".to_owned();
+    }
+    if first.job.is_empty() {
+        return format!("spotkeeper: {}", first.word);
     }
     if count == 1 {
         return format!("spotkeeper: {} {}", first.job, first.word);
@@ -83,12 +86,6 @@ fn clock_time(at: WallTime, channel: &Channel) -> String {
     )
 }
 
-impl Alert {
-    fn job_or_all(&self) -> &str {
-        if self.job.is_empty() { "all jobs" } else { &self.job }
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -130,7 +127,7 @@ pub(super) mod tests {
         assert_eq!(
             message.text,
             "spotkeeper: vit ALARM\n\
-             2026-11-30 10:23:20 +08:00  attempt 1: 3 ends in a row without a new checkpoint"
+             2026-11-30 09:23:20 +08:00  attempt 1: 3 ends in a row without a new checkpoint"
         );
         assert_eq!(Message::of(Vec::new(), &channel()), None);
     }

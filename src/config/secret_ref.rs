@@ -33,6 +33,7 @@ pub(super) fn secret_ref(
         notes.add(Diagnostic::error(at, code, message, mend));
         return None;
     };
+    let is_empty = entries.is_empty();
     let mut table = parent.child(key, span.clone(), entries);
     let named = KEYS.iter().filter(|key| table.has(key)).count();
     let mut found = None;
@@ -43,6 +44,8 @@ pub(super) fn secret_ref(
     table.finish();
     match named {
         1 => {}
+        // A key that nobody knows was told of already.
+        0 if !is_empty => {}
         0 => notes.error(&span, codes::MISSING, format!("`{key}` names no place"), MEND),
         _ => notes.error(&span, codes::EITHER_OR, format!("`{key}` names several places"), MEND),
     }
@@ -73,7 +76,7 @@ fn reference(
             Err(_) => wrong("wanted: the name in LoadCredential=NAME:/a/file"),
         },
         "secret" => match check_name(&text.value) {
-            Ok(()) => file(notes, text, &job_secrets.join(&text.value)),
+            Ok(()) => Some(file(notes, text, &job_secrets.join(&text.value))),
             Err(why) => wrong(why),
         },
         _ => {
@@ -81,14 +84,14 @@ fn reference(
                 return wrong("wanted: a path");
             }
             let folder = notes.source.file.parent().unwrap_or(Path::new(""));
-            file(notes, text, &folder.join(&text.value))
+            Some(file(notes, text, &folder.join(&text.value)))
         }
     }
 }
 
 /// A file that is missing is a warning: it may be put there later, and one channel that cannot be
 /// used must not keep the daemon from its jobs.
-fn file(notes: &Notes<'_>, text: &Found<String>, path: &Path) -> Option<SecretRef> {
+fn file(notes: &Notes<'_>, text: &Found<String>, path: &Path) -> SecretRef {
     let shown = path.display();
     let mend = "name a regular file that only the daemon's user can read (chmod 600)";
     let fault = match std::fs::metadata(path) {
@@ -100,5 +103,5 @@ fn file(notes: &Notes<'_>, text: &Found<String>, path: &Path) -> Option<SecretRe
     if let Some(message) = fault {
         notes.warning(&text.span, codes::SECRET, message, mend);
     }
-    Some(SecretRef::File(path.to_owned()))
+    SecretRef::File(path.to_owned())
 }

@@ -124,21 +124,29 @@ pub fn alerts_of(channel: &str) -> Vec<u8> {
 
 /// The key of an alert: the place of its event in the log; a summary stands behind the event that
 /// it was made after.
-pub fn alert_key(channel: &str, sequence: u64, part: AlertPart) -> Vec<u8> {
+pub fn alert_key(channel: &str, sequence: u64, part: AlertPart<'_>) -> Vec<u8> {
     let part = match part {
-        AlertPart::Event => 0,
-        AlertPart::Summary => 1,
+        AlertPart::Event => "0".to_owned(),
+        AlertPart::Summary => "1".to_owned(),
+        AlertPart::Trouble { at, check } => format!("2/{:020}/{check}", at.0),
     };
     format!("alert/{channel}/{sequence:020}/{part}").into_bytes()
 }
 
 /// What an alert tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AlertPart {
+pub enum AlertPart<'a> {
     /// An event.
     Event,
     /// All jobs.
     Summary,
+    /// The daemon as a whole.
+    Trouble {
+        /// When it was told.
+        at: WallTime,
+        /// The check that found it.
+        check: &'a str,
+    },
 }
 
 /// The key of when a channel had its last summary.

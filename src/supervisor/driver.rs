@@ -7,6 +7,7 @@ use super::evidence;
 use super::measures::Measures;
 use super::staging::{Moment, TURN_LIMIT, Turn};
 use super::stored::{self, Log, StateError};
+use super::troubles::Troubles;
 use super::work::{Known, Message, QUEUE_LIMIT, Work};
 use crate::config::DaemonConfig;
 use crate::core::event::Word;
@@ -94,6 +95,7 @@ pub(super) struct Driver {
     pub(super) held: Option<String>,
     pub(super) measures: Measures,
     pub(super) deliveries: Deliveries,
+    pub(super) troubles: Troubles,
     /// Those that deliver alerts: nothing waits for them.
     couriers: JoinSet<()>,
 }
@@ -135,6 +137,7 @@ impl Driver {
             held: None,
             measures,
             deliveries: Deliveries::default(),
+            troubles: Troubles::default(),
             couriers: JoinSet::new(),
         };
         driver.wake_all();
@@ -152,7 +155,7 @@ impl Driver {
     }
 
     /// Sets out one task a channel. What waits for channels that are gone goes with the next turn.
-    pub(super) fn send_couriers(&mut self, client: &reqwest::Client, homeless: Vec<Vec<u8>>) {
+    pub(super) fn send_couriers(&mut self, client: &reqwest::Client, homeless: &[Vec<u8>]) {
         let parts = homeless.chunks(HOMELESS_ALERTS_AT_ONCE).map(<[_]>::to_vec);
         self.pending.extend(parts.map(Work::AlertsDone));
         for channel in self.log.outbox.channels().to_vec() {
@@ -179,6 +182,7 @@ impl Driver {
         while !*self.lines.stop.borrow() {
             self.look_at_places();
             self.make_summaries();
+            self.tell_troubles();
             self.turns().await;
             self.prove_start_if_all_is_seen();
             self.back_up_if_due().await;

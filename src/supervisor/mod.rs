@@ -54,6 +54,7 @@ mod stops;
 mod stored;
 mod summary;
 mod sweep;
+mod troubles;
 mod turns;
 mod views;
 mod work;

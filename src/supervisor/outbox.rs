@@ -148,6 +148,37 @@ impl Outbox {
         Ok(())
     }
 
+    /// Adds to the batch what is wrong with the daemon as a whole: an alarm of no job. `place` is that
+    /// of the last event, and when it was told.
+    pub(super) fn note_trouble(
+        &mut self,
+        batch: &mut Batch,
+        place: (u64, WallTime),
+        check: &str,
+        text: &str,
+    ) -> Result<(), StateError> {
+        let (sequence, at) = place;
+        for channel in self.channels.clone() {
+            if !channel.wants("", "ALARM") {
+                continue;
+            }
+            let alert = Alert {
+                id: format!("{}-{check}-{}", self.owner, at.0),
+                at,
+                job: String::new(),
+                run: 0,
+                attempt: None,
+                word: "ALARM".to_owned(),
+                text: text.chars().take(TEXT_LIMIT).collect(),
+                step: None,
+            };
+            let part = AlertPart::Trouble { at, check };
+            let key = records::alert_key(&channel.name, sequence, part);
+            self.put(batch, &channel.name, key, &alert)?;
+        }
+        Ok(())
+    }
+
     /// Adds an alert to the batch, if there is room.
     pub(super) fn put(
         &mut self,
@@ -250,6 +281,11 @@ mod tests {
         let wanted = wanted.into_iter().chain(["llama/00000000000000000003"]);
         assert_eq!(keys(&batch), wanted.map(|key| format!("alert/{key}/0")).collect::<Vec<_>>());
         assert_eq!((outbox.waiting("all"), outbox.waiting("llama")), (2, 1));
+        // What concerns no job goes to those who are told of all.
+        let (mut batch, place) = (Batch::new(), (3, WallTime(9)));
+        outbox.note_trouble(&mut batch, place, "target/a/sweep", "silent").expect("room");
+        assert_eq!(keys(&batch).len(), 1);
+        assert_eq!((outbox.waiting("all"), outbox.waiting("llama")), (3, 1));
         let mut bell = outbox.bell();
         outbox.ring();
         assert!(bell.has_changed().expect("it is there"));

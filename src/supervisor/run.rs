@@ -111,7 +111,7 @@ impl Supervisor {
         let sequence = store.sequence().await.map_err(StateError::Store).map_err(state_error)?;
         let lines = Lines { messages: inbox, requests: door, stop };
         let mut driver = Driver::new(book, log, store, sequence, effects, lines, config);
-        send_couriers(&mut driver, homeless);
+        send_couriers(&mut driver, &homeless);
         Ok(Self { driver, messages, requests })
     }
 
@@ -160,7 +160,7 @@ impl Supervisor {
 }
 
 /// Alerts without a client wait in the store: that is no reason to leave the jobs alone.
-fn send_couriers(driver: &mut Driver, homeless: Vec<Vec<u8>>) {
+fn send_couriers(driver: &mut Driver, homeless: &[Vec<u8>]) {
     crate::openapi::tls::choose_provider();
     match crate::alerts::client() {
         Ok(client) => driver.send_couriers(&client, homeless),

@@ -106,6 +106,9 @@ impl Turn {
                     log.outbox.forget(&keys);
                 }
                 Some(Work::Tell(summary)) => log.tell(&mut self.batch, &summary)?,
+                Some(Work::Trouble { at, name, text }) => {
+                    log.tell_trouble(&mut self.batch, at, &name, &text)?;
+                }
                 Some(Work::StoreSettled) => {
                     self.batch.delete(records::NEW_STORE)?;
                     self.store_settled = true;

@@ -8,6 +8,7 @@ use crate::core::job::{EndedAttempt, Job};
 use crate::core::step::Step;
 use crate::model::ids::{Digest, JobKey, JobName, Run};
 use crate::model::spec::JobSpec;
+use crate::model::time::WallTime;
 use crate::store::records::{self, AlertPart, RecordError, StoredEvent, StoredEvidence};
 use crate::store::{Batch, Fresh, Handle, OpenReport, StoreError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -123,6 +124,17 @@ impl Log {
             batch.put(key.clone(), records::encode(&key, &(job, step))?)?;
         }
         Ok(())
+    }
+
+    /// Adds to the batch what is wrong with the daemon as a whole.
+    pub(super) fn tell_trouble(
+        &mut self,
+        batch: &mut Batch,
+        at: WallTime,
+        name: &str,
+        text: &str,
+    ) -> Result<(), StateError> {
+        self.outbox.note_trouble(batch, (self.last, at), name, text)
     }
 
     /// The last place in the log.

@@ -121,10 +121,10 @@ fn gains(
         if matches!(cause, Cause::Succeeded | Cause::NeverCreated) {
             continue;
         }
-        let lost = at_risk(&end.attempt, end.ended).unwrap_or_default().min(end.ran);
+        let again = at_risk(&end.attempt, end.ended).unwrap_or_default().min(end.ran);
         let pace = end.attempt.watch().and_then(Watch::steps_per_hour).unwrap_or_default();
-        gains.repeated += lost;
-        gains.repeated_steps += pace.saturating_mul(lost.as_secs()) / 3_600;
+        gains.repeated += again;
+        gains.repeated_steps += pace.saturating_mul(again.as_secs()) / 3_600;
     }
     if let Some(open) = job.open.last() {
         gains.ran += ran_so_far(open, now).min(now.since(since));

@@ -81,6 +81,15 @@ pub enum Work {
     AlertsDone(Vec<Vec<u8>>),
     /// A summary is to be told.
     Tell(Box<Summary>),
+    /// Something is wrong with the daemon as a whole, and has been for long.
+    Trouble {
+        /// When it was told.
+        at: WallTime,
+        /// The check that found it.
+        name: String,
+        /// What it is.
+        text: String,
+    },
 }
 
 /// What is on record of a cloud job that has not ended.

@@ -2,10 +2,17 @@
 //! and once; one that hangs delays nothing; the summary comes once a day.
 
 use crate::scenarios::{Job, Stage};
+use crate::schema::check;
 use crate::server::{Reply, Server};
 use crate::supervisor_no_space::until;
+use clap::Parser as _;
+use jiff::tz::TimeZone;
 use serde_json::Value;
+use spotkeeper::cli::exit::Exit;
+use spotkeeper::cli::output::{Moment, Style};
+use spotkeeper::cli::{Answers, Cli, Console, Verb, alert};
 use spotkeeper::model::handle::ActVerb;
+use spotkeeper::model::time::WallTime;
 use std::os::unix::fs::PermissionsExt as _;
 
 /// An address where nobody listens.
@@ -215,5 +222,58 @@ async fn a_summary_comes_once_a_day_and_a_new_channel_waits_for_its_first() {
     for part in ["Jobs in the last 1", "Releases: 1.", "Nothing needs a person.", "step 700"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    stage.end().await;
+}
+
+/// `spotkeeper alert test` and what it writes as JSON.
+async fn try_channels(stage: &Stage, name: &[&str]) -> (Exit, Value) {
+    let config = stage.path("spotkeeper.toml");
+    let config = config.to_str().expect("a text");
+    let line = ["spotkeeper", "-o", "json", "--config", config, "alert", "test"];
+    let cli = Cli::try_parse_from(line.iter().chain(name)).expect("a command line");
+    let Verb::Alert(verb) = &cli.verb else { panic!("another verb") };
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let mut console = Console {
+        out: &mut out,
+        err: &mut err,
+        answers: Answers::Nobody,
+        format: cli.global.output,
+        width: None,
+        style: Style::Plain,
+        moment: Moment { now: WallTime(1_796_000_000_000), zone: TimeZone::UTC },
+        global: &cli.global,
+    };
+    let exit = alert::alert(verb, &mut console).await.expect("it can be tried");
+    (exit, serde_json::from_slice(&out).expect("JSON"))
+}
+
+#[tokio::test]
+async fn alert_test_says_of_each_channel_whether_its_receiver_took_it() {
+    let stage = stage("[alerts.ding]\nkind = \"dingtalk\"\nurl = { file = \"ding\" }").await;
+    let refusal = r#"{"errcode":310000,"errmsg":"keywords not in content"}"#;
+    let ding = Server::start(vec![Reply::http(200, refusal)]).await;
+    let hook = Server::start(vec![Reply::http(204, "")]).await;
+    put_address(&stage, &hook.url);
+    let secret = format!("{}/robot/send?access_token=c0ffee", ding.url);
+    std::fs::write(stage.path("ding"), secret).expect("written");
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(stage.path("ding"), mode).expect("its mode");
+    let (exit, told) = try_channels(&stage, &[]).await;
+    check("alert-test", &told);
+    assert_eq!(exit, Exit::Error, "{told}");
+    let of = |name: &str| {
+        let channels = told["channels"].as_array().expect("a list").iter();
+        channels.filter(|one| one["channel"] == name).cloned().next().unwrap_or_default()
+    };
+    assert_eq!(of("hook")["delivered"], true, "{told}");
+    let text = of("ding")["text"].as_str().expect("a text").to_owned();
+    assert!(text.contains("310000") && text.contains("keywords not in content"), "{text}");
+    let came = came(&hook);
+    assert_eq!((came.len(), came[0]["event"].as_str()), (1, Some("TEST")));
+    // A receiver that is away: what is said of it does not show its address.
+    std::fs::write(stage.path("ding"), format!("{NOBODY}?access_token=c0ffee")).expect("written");
+    let (exit, told) = try_channels(&stage, &["ding"]).await;
+    assert!(exit == Exit::Error && !told.to_string().contains("c0ffee"), "{told}");
+    assert_eq!(try_channels(&stage, &["hook"]).await.0, Exit::Done);
     stage.end().await;
 }

@@ -22,7 +22,7 @@ if [ -z "$promtool" ]; then
   if [ ! -x "$promtool" ]; then
     mkdir -p "$target/promtool"
     (cd "$target/promtool" && { apt-get download -q prometheus || { apt-get update -q && apt-get download -q prometheus; }; } \
-      && dpkg -x prometheus_*.deb . && rm prometheus_*.deb)
+      && dpkg -x prometheus_*.deb . && rm prometheus_*.deb usr/bin/prometheus)
   fi
 fi
 
