@@ -214,6 +214,9 @@ pub(super) fn adopt(
     // One that was noted as a copy before is followed as an attempt from now on.
     draft.next.copies.retain(|copy| *copy != cloud.id);
     let cancelled = draft.next.wanted == Wanted::Cancel;
+    if cancelled && stop.is_none() && !cloud.status.is_end() {
+        draft.say(Some(no), Word::StopAsked, "stop: the job was cancelled");
+    }
     draft.next.open.push(Attempt {
         no,
         mark: sighting.mark.clone(),

@@ -79,7 +79,7 @@ fn a_cancel_waits_for_what_an_earlier_store_may_have_sent() {
     desk.act(Act::Cancel);
     assert_eq!(desk.result(), None);
     desk.see(cloud(1, &mark(100), Status::Running));
-    assert_eq!(desk.stops(), 1);
+    assert_eq!((desk.stops(), desk.count(Word::StopAsked)), (1, 1), "and that is on record");
     desk.gate.new_store = None;
     let cloud = desk.cloud(Status::Stopped);
     desk.see(cloud);
