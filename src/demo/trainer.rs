@@ -202,8 +202,9 @@ fn train(
             log.event(LogLine::Saved { step })?;
             saved = step;
         }
-        // A signal that came during a save finds its step saved.
-        if term.load(Ordering::Relaxed) && saved == step {
+        // A signal that came during a save finds its step saved. Behind the last one there is nothing
+        // to come back for.
+        if term.load(Ordering::Relaxed) && saved == step && step < options.steps {
             return Err(TrainerError::Terminated { step });
         }
     }
