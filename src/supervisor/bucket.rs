@@ -72,7 +72,9 @@ pub(super) async fn raise_fence(
             Some(access(place, keychain, now).await.map_err(|error| error.why)?)
         }
     };
+    crash::point("before fence");
     let written = fence::write(&checkpoint.location, access.as_ref(), fence).await;
+    crash::point("fence written");
     written.map_err(|error| chain(&error))
 }
 

@@ -53,6 +53,13 @@ const BACKUP_RETRY: Duration = Duration::from_secs(600);
 
 /// Records of alerts for nobody that go in one turn.
 const HOMELESS_ALERTS_AT_ONCE: usize = 500;
+/// Crash points behind the commit of an event, before the effects of its step.
+const POINTS_BEHIND: [(Word, &str); 4] = [
+    (Word::Intent, "intent durable"),
+    (Word::Submitted, "committed"),
+    (Word::StopAsked, "stop durable"),
+    (Word::Succeeded, "result durable"),
+];
 
 /// When the next backup is due, whichever comes first.
 #[derive(Debug, Clone, Copy)]
@@ -275,12 +282,13 @@ impl Driver {
     fn settle(&mut self, turn: Turn) {
         for stored in &turn.events {
             tell(stored);
-            if stored.event.word == Word::Intent {
-                crash::point("intent durable");
+            let behind = POINTS_BEHIND.iter().find(|(word, _)| *word == stored.event.word);
+            if let Some((_, point)) = behind {
+                crash::point(point);
             }
-            if stored.event.word == Word::Submitted {
-                crash::point("committed");
-            }
+        }
+        if !turn.ended.is_empty() {
+            crash::point("end durable");
         }
         self.log.outbox.ring();
         let present = self.clock.now();

@@ -399,7 +399,9 @@ impl Effects {
             Err(why) => return self.fails(&place, STOP_JOB.action, no_client(why)),
         };
         let turn = self.turns.take(STOP_JOB, &place).await;
+        crash::point("before stop");
         let answer = client.stop_job(&id, turn.wall()).await;
+        crash::point("stop sent");
         self.learn(&turn, &answer);
         // Whatever it said: only a look shows an end, and it is asked again after the next pass for
         // as long as the job is not seen stopping.
@@ -432,6 +434,7 @@ impl Effects {
         }
         // Pods that were not asked are pods that say nothing.
         ends.resize(pods.len(), LogEnd::Silent);
+        crash::point("logs read");
         self.tell(key, Input::Logs { ended: Box::new(ended), pods: ends }).await;
     }
 }

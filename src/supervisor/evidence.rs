@@ -28,6 +28,7 @@ use crate::model::ids::{AttemptNo, CloudId, Digest, JobKey};
 use crate::model::spec::{JobSpec, Place};
 use crate::model::time::BootTime;
 use crate::model::view::{EvidenceView, MissingView};
+use crate::service::crash;
 use crate::store::records::{self, StoredEvidence};
 use crate::store::{Batch, Handle};
 use futures_util::FutureExt as _;
@@ -272,6 +273,7 @@ impl Effects {
         store: &Handle,
         last_try: bool,
     ) -> Result<StoredEvidence, String> {
+        crash::point("before evidence");
         let Found { view, may_come } = self.gather(subject).await?;
         if may_come && !last_try {
             let whys = view.missing.iter().map(|missing| missing.why.as_str());
@@ -280,6 +282,7 @@ impl Effects {
         let bytes = serde_json::to_vec(&view).map_err(|error| error.to_string())?;
         let size = bytes.len() as u64;
         let digest: Digest = store.put_blob(bytes).await.map_err(|error| chain(&error))?;
+        crash::point("evidence kept");
         Ok(StoredEvidence {
             job: subject.key.clone(),
             attempt: subject.attempt.no,

@@ -78,6 +78,7 @@ impl Supervisor {
         let opened = store::Handle::open(folder.clone(), options).await;
         let opened = opened
             .map_err(|source| RunError::Store { folder: folder.display().to_string(), source })?;
+        crash::point("store opened");
         Self::on_store(settings, opened, stop).await
     }
 

@@ -90,6 +90,45 @@ fn scenario_57_a_daemon_on_a_copy_submits_nothing_until_a_person_says_that_the_o
     world.trainer("train").assert_nothing_lost(150);
 }
 
+/// A machine that was set back to an older snapshot of its disk: the folder and its file `origin` are
+/// the very same, so only the cloud knows better than the state.
+#[test]
+fn a_state_that_was_rolled_back_in_its_place_takes_up_what_it_forgot() {
+    let mut world = World::new(&[]);
+    world.put_job("train", &JobFile::new("train", 300));
+    world.start(&[]);
+    world.wait_saved("train");
+    world.kill();
+    let (state, older) = (world.path("state"), world.path("older"));
+    copy_folder(&state, &older);
+    world.start(&[]);
+    assert_eq!(world.release_all(), 1);
+    world.wait("the second attempt trains", |world| {
+        let trainer = world.trainer("train");
+        trainer.starts().len() == 2 && trainer.saved_since_start()
+    });
+    world.kill();
+    std::fs::remove_file(older.join("origin")).expect("it was there");
+    for entry in std::fs::read_dir(&state).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            std::fs::remove_dir_all(path).expect("removed");
+        } else if !path.ends_with("origin") {
+            std::fs::remove_file(path).expect("removed");
+        }
+    }
+    copy_folder(&older, &state);
+    world.start(&[]);
+    world.wait_log("is ours and was not on record");
+    world.release_all();
+    world.wait("it goes on", |world| world.ledger().count("create") == 3);
+    world.wait_done("train");
+    assert_eq!(world.ledger().count("create"), 3);
+    world.ledger().assert_never_two(|_| String::new());
+    world.trainer("train").assert_nothing_lost(300);
+    assert_eq!(world.ledger().count("stop_asked"), 0);
+}
+
 /// The word of a person was wrong: what follows cannot be undone, but it is seen and it stops.
 #[test]
 fn two_that_each_believe_to_be_the_only_one_stop_at_the_first_sign_of_the_other() {

@@ -1,26 +1,28 @@
 //! Kill -9 of the daemon at every named point and at random times, with and without its state:
 //! never two attempts at one time, nothing saved is lost, every job reaches its last step.
+//!
+//! The emulator's ledger judges the first promise, the trainer's own log the second one.
+//!
+//!     SPOTKEEPER_KILLS=100 cargo test --test daemon killed -- --nocapture     what CI runs
+//!
+//! kills so often at random times, and at least ten times at each point.
 
-use crate::harness::{JobFile, World};
-use crate::ledger::job_of;
-use serde_json::json;
+mod life;
+
+use life::Life;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::os::unix::process::ExitStatusExt as _;
-use std::time::{Duration, Instant};
-
-/// Steps of one job. A job that is done before all kills are made is followed by another one.
-const STEPS: u64 = 60;
-/// How long a CreateJob is held back: shorter than the acceptance less the second that a date in
-/// whole seconds may be early.
-const HOLD: Duration = Duration::from_millis(1_500);
-/// Kills that have to come at the right moment from outside are tried this often.
-const TRIES: u32 = 5;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Where a kill hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// At a crash point of the program, the first time it is passed.
-    Point(&'static str),
+    /// At a crash point of the program, at this pass of it.
+    Point { name: &'static str, pass: u64 },
+    /// At a crash point that only a cancel leads to.
+    Stop(&'static str),
     /// A CreateJob was done by the server, its reply is not given yet.
     Sent,
     /// A CreateJob is on its way; the server takes it after the next daemon has started.
@@ -29,11 +31,30 @@ enum At {
     Random(Duration),
 }
 
+impl At {
+    /// How the table calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Point { name, .. } | Self::Stop(name) => name,
+            Self::Sent => "a reply on its way",
+            Self::InFlight => "a CreateJob in flight",
+            Self::Random(_) => "any time",
+        }
+    }
+}
+
 /// What becomes of the state folder after a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Kept,
     Wiped,
+}
+
+/// A kill that is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kill {
+    at: At,
+    state: State,
 }
 
 /// A kill that was made.
@@ -50,183 +71,76 @@ impl fmt::Display for Hit {
             State::Wiped => "wiped",
         };
         match self.at {
-            At::Point(name) => write!(f, "killed at `{name}`")?,
-            At::Sent => write!(f, "killed at `sent`")?,
-            At::InFlight => write!(f, "killed with a CreateJob in flight")?,
+            At::Point { name, pass } => write!(f, "killed at `{name}`, pass {pass}")?,
+            At::Stop(_) | At::Sent | At::InFlight => write!(f, "killed at `{}`", self.at.name())?,
             At::Random(after) => write!(f, "killed {} ms after the start", after.as_millis())?,
         }
         write!(f, ", state {state}, dialect {}", self.dialect)
     }
 }
 
-/// One emulator, one daemon after the other.
-struct Life {
-    dialect: &'static str,
-    world: World,
-    jobs: Vec<JobFile>,
-    saves_on_term: bool,
-    /// Starts of the job's trainer at the last release: each is released once at most.
-    released_at: usize,
-    hits: Vec<Hit>,
+/// Points that every daemon passes once or twice, whatever happens.
+const SELDOM: [&str; 20] = [
+    "store opened",
+    "intent durable",
+    "before fence",
+    "fence written",
+    "before send",
+    "replied",
+    "committed",
+    "end seen",
+    "end durable",
+    "logs read",
+    "before evidence",
+    "evidence kept",
+    "scanning",
+    "looked",
+    "chosen",
+    "result durable",
+    "before tracker",
+    "tracker written",
+    "journal begun",
+    "backup written",
+];
+/// Points of every commit: one of the first passes is hit.
+const OFTEN: [&str; 3] = ["journal appended", "journal synced", "applied"];
+const PASSES: u64 = 8;
+/// Points behind a cancel. A wiped state would not know of it.
+const STOPS: [&str; 3] = ["stop durable", "before stop", "stop sent"];
+
+/// Logs are read after a failure.
+const OF_FAILURES: &str = "logs read";
+
+/// The dialect in which a release is no failure.
+const ENDS_WELL: &str = "succeeded-after-term";
+const DIALECTS: [&str; 3] = ["plain", "evicted", ENDS_WELL];
+
+/// How many lives, and what each is killed at.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    lives: usize,
+    /// Kills of one life at any time.
+    random: usize,
+    /// Each life is killed at all points; else at two of three.
+    all_points: bool,
+    /// Hits that each point has to have.
+    wanted: usize,
 }
 
-impl Life {
-    fn new(dialect: &'static str) -> Self {
-        let on_term = dialect == "succeeded-after-term";
-        let grace = if on_term { "2s" } else { "0s" };
-        let world = World::new(&["--dialect", dialect, "--grace", grace]);
-        let mut life = Self {
-            dialect,
-            world,
-            jobs: Vec::new(),
-            saves_on_term: on_term,
-            released_at: 0,
-            hits: Vec::new(),
-        };
-        life.next_job();
-        life
-    }
+impl Size {
+    /// Of a plain `cargo test`.
+    const SMALL: Self = Self { lives: 3, random: 4, all_points: false, wanted: 2 };
+    /// Lives of a larger one, at least.
+    const LIVES: usize = 10;
+    /// Worlds at one time: each has an emulator, a daemon and a trainer.
+    const AT_ONE_TIME: usize = 6;
 
-    fn next_job(&mut self) {
-        let name = format!("job{}", self.jobs.len() + 1);
-        let saves_on_term = self.saves_on_term;
-        let job = JobFile { saves_on_term, step_ms: 40, ..JobFile::new(&name, STEPS) };
-        self.world.put_job(&name, &job);
-        self.jobs.push(job);
-        self.released_at = 0;
+    fn of(random_kills: Option<usize>) -> Self {
+        let Some(kills) = random_kills else { return Self::SMALL };
+        let lives = kills.div_ceil(10).max(Self::LIVES);
+        let random = kills.div_ceil(lives);
+        Self { lives, random, all_points: true, wanted: Self::LIVES }
     }
-
-    fn job(&self) -> String {
-        self.jobs.last().expect("a job").name.clone()
-    }
-
-    /// Makes something happen: a release once the running attempt has saved something new, the
-    /// next job once the last one is done.
-    fn stir(&mut self) {
-        let job = self.job();
-        let trainer = self.world.trainer(&job);
-        if trainer.is_done() {
-            if self.world.ledger().open().is_empty() {
-                self.next_job();
-            }
-        } else if trainer.saved_since_start() {
-            let starts = trainer.starts().len();
-            if starts > self.released_at && self.world.release_all() > 0 {
-                self.released_at = starts;
-            }
-        }
-    }
-
-    fn kill(&mut self, at: At, state: State) {
-        match at {
-            At::Point(name) => self.kill_at_point(name),
-            At::Sent => self.kill_when_sent(),
-            At::InFlight => self.kill_in_flight(),
-            At::Random(after) => self.kill_after(after),
-        }
-        if state == State::Wiped && at != At::InFlight {
-            self.world.wipe();
-        }
-        self.hits.push(Hit { dialect: self.dialect, at, state });
-    }
-
-    fn kill_at_point(&mut self, name: &str) {
-        self.world.start(&[("SPOTKEEPER_CRASH_AT", &format!("{name}:1"))]);
-        let start = Instant::now();
-        let ended = loop {
-            if let Some(ended) = self.world.ended() {
-                break ended;
-            }
-            assert!(
-                start.elapsed() < crate::harness::PATIENCE,
-                "{}: `{name}` was not hit:\n{}",
-                self.dialect,
-                self.world.log()
-            );
-            self.stir();
-            std::thread::sleep(Duration::from_millis(20));
-        };
-        assert_eq!(ended.signal(), Some(9), "{name}: {ended}\n{}", self.world.log());
-    }
-
-    /// Stirs until the ledger or the emulator shows what a fault waits for.
-    fn stir_until(&mut self, mut is_so: impl FnMut(&World) -> bool) {
-        let start = Instant::now();
-        while !is_so(&self.world) {
-            assert!(start.elapsed() < crate::harness::PATIENCE, "{}", self.world.log());
-            self.stir();
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn kill_when_sent(&mut self) {
-        self.world.put_faults(&json!([{ "call": "CreateJob", "delay": "5s", "times": 1 }]));
-        let created = self.world.ledger().count("create");
-        self.world.start(&[]);
-        self.stir_until(|world| world.ledger().count("create") > created);
-        self.world.kill();
-        self.world.put_faults(&json!([]));
-    }
-
-    /// The state is wiped while a CreateJob is on its way, and the server takes it only after the
-    /// next daemon has started.
-    fn kill_in_flight(&mut self) {
-        for _ in 0..TRIES {
-            let hold = u64::try_from(HOLD.as_millis()).expect("short");
-            let rule = json!([{ "call": "CreateJob", "hold_before": hold, "times": 1 }]);
-            self.world.put_faults(&rule);
-            self.world.start(&[]);
-            self.stir_until(|world| world.fault_uses_left() == 0);
-            let created = self.world.ledger().count("create");
-            self.world.kill();
-            self.world.wipe();
-            self.world.put_faults(&json!([]));
-            self.world.start(&[]);
-            self.world.wait("the new daemon has its store", |w| w.path("state/lock").exists());
-            let in_time = self.world.ledger().count("create") == created;
-            let refused = self.world.ledger().count("refused");
-            std::thread::sleep(HOLD + Duration::from_millis(500));
-            let taken = self.world.ledger().count("refused") == refused
-                && self.world.ledger().count("create") > created;
-            self.world.kill();
-            if in_time && taken {
-                return;
-            }
-        }
-        panic!("{}: no CreateJob was taken after a wipe in {TRIES} tries", self.dialect);
-    }
-
-    fn kill_after(&mut self, after: Duration) {
-        self.world.start(&[]);
-        let start = Instant::now();
-        while start.elapsed() < after {
-            self.stir();
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        self.world.kill();
-    }
-
-    /// Lets the last daemon finish, and judges.
-    fn finish(mut self) -> Vec<Hit> {
-        self.world.start(&[]);
-        let job = self.job();
-        self.world.wait_done(&job);
-        self.world.ledger().assert_never_two(job_of);
-        for job in &self.jobs {
-            self.world.trainer(&job.name).assert_nothing_lost(STEPS);
-        }
-        assert_eq!(self.world.ledger().count("stop_asked"), 0, "nothing of ours had to be stopped");
-        self.hits
-    }
-}
-
-/// Lives a whole life and tells what was hit.
-fn live(dialect: &'static str, kills: &[(At, State)]) -> Vec<Hit> {
-    let mut life = Life::new(dialect);
-    for (at, state) in kills {
-        life.kill(*at, *state);
-    }
-    life.finish()
 }
 
 /// Numbers from a seed: xorshift.
@@ -241,40 +155,51 @@ impl Seeded {
     }
 }
 
-/// Where every life is killed once; `RANDOM` more kills come at any time.
-const POINTS: [At; 16] = [
-    At::Point("before send"),
-    At::Sent,
-    At::Point("replied"),
-    At::Point("committed"),
-    At::Point("end seen"),
-    At::Point("scanning"),
-    At::Point("looked"),
-    At::Point("chosen"),
-    At::Point("intent durable"),
-    At::Point("journal appended"),
-    At::Point("journal synced"),
-    At::Point("applied"),
-    At::Point("journal begun"),
-    At::Point("backup written"),
-    At::Point("journal cut"),
-    At::InFlight,
-];
-const RANDOM: usize = 4;
+/// Every point, with the passes of this life.
+fn points(random: &mut Seeded) -> Vec<At> {
+    let seldom = SELDOM.into_iter().map(|name| At::Point { name, pass: 1 });
+    let last = At::Point { name: "journal cut", pass: 1 };
+    let often = OFTEN.map(|name| At::Point { name, pass: 1 + random.below(PASSES) });
+    let stops = STOPS.into_iter().map(At::Stop);
+    seldom.chain([last, At::Sent, At::InFlight]).chain(often).chain(stops).collect()
+}
+
+/// What becomes of the state at each kill of a life at one point.
+fn states(number: usize, at: At, life: usize, size: Size) -> Vec<State> {
+    let by_turns = [State::Kept, State::Wiped];
+    let fails = DIALECTS[life % DIALECTS.len()] != ENDS_WELL;
+    let states = match (at.name() == OF_FAILURES, size.all_points) {
+        // Two dialects of three know failures: what the third one lacks comes on top.
+        (true, _) if !fails => Vec::new(),
+        (true, true) => by_turns.to_vec(),
+        (true, false) => vec![by_turns[life % 2]],
+        (false, true) => vec![by_turns[(number + life) % 2]],
+        // Of three lives that share the points, each skips a third.
+        (false, false) => match (number + life) % 3 {
+            0 => Vec::new(),
+            turn => vec![by_turns[turn - 1]],
+        },
+    };
+    let forced = match at {
+        At::Stop(_) => Some(State::Kept),
+        At::InFlight => Some(State::Wiped),
+        At::Point { .. } | At::Sent | At::Random(_) => None,
+    };
+    states.into_iter().map(|state| forced.unwrap_or(state)).collect()
+}
 
 /// All kills of one life, in an order and with random times that the seed gives. What one life
 /// loses its state at, the next one keeps it at.
-fn plan(seed: u64, life: usize) -> Vec<(At, State)> {
+fn plan(seed: u64, life: usize, size: Size) -> Vec<Kill> {
     let mut random = Seeded(seed + life as u64 + 1);
-    let times = (0..RANDOM).map(|_| At::Random(Duration::from_millis(100 + random.below(2_500))));
-    let kills = POINTS.into_iter().chain(times.collect::<Vec<_>>());
-    let mut kills: Vec<(At, State)> = kills
-        .enumerate()
-        .map(|(number, at)| match (at, (number + life) % 2) {
-            (At::InFlight, _) | (_, 0) => (at, State::Wiped),
-            (_, _) => (at, State::Kept),
-        })
-        .collect();
+    let mut kills: Vec<Kill> = Vec::new();
+    for (number, at) in points(&mut random).into_iter().enumerate() {
+        kills.extend(states(number, at, life, size).into_iter().map(|state| Kill { at, state }));
+    }
+    kills.extend((0..size.random).map(|number| Kill {
+        at: At::Random(Duration::from_millis(100 + random.below(2_500))),
+        state: if (number + life) % 2 == 0 { State::Wiped } else { State::Kept },
+    }));
     for at in (1..kills.len()).rev() {
         let other = usize::try_from(random.below(at as u64 + 1)).expect("small");
         kills.swap(at, other);
@@ -282,30 +207,55 @@ fn plan(seed: u64, life: usize) -> Vec<(At, State)> {
     kills
 }
 
+/// Lives all lives, a few at one time. All of them come to their end, so that no process is left
+/// behind when one goes wrong.
+fn live_all(seed: u64, size: Size) -> Vec<Hit> {
+    let next = AtomicUsize::new(0);
+    let hits: Mutex<Vec<Hit>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..Size::AT_ONE_TIME.min(size.lives) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= size.lives {
+                        break;
+                    }
+                    let mut life = Life::new(DIALECTS[number % DIALECTS.len()]);
+                    for kill in plan(seed, number, size) {
+                        life.kill(kill);
+                    }
+                    let made = life.finish();
+                    hits.lock().expect("no life went wrong").extend(made);
+                }
+            });
+        }
+    });
+    hits.into_inner().expect("no life went wrong")
+}
+
 #[test]
 fn killed_everywhere_and_never_two_attempts_and_nothing_lost() {
-    let seed = std::env::var("SPOTKEEPER_TEST_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = seed.unwrap_or(20_260_101);
-    println!("seed {seed} (SPOTKEEPER_TEST_SEED)");
-    let lives: Vec<_> = ["plain", "evicted", "succeeded-after-term"]
-        .into_iter()
-        .enumerate()
-        .map(|(life, dialect)| std::thread::spawn(move || live(dialect, &plan(seed, life))))
-        .collect();
-    // All of them come to their end, so that no process is left behind when one goes wrong.
-    let lives: Vec<_> = lives.into_iter().map(std::thread::JoinHandle::join).collect();
-    let hits: Vec<Hit> =
-        lives.into_iter().flat_map(|life| life.expect("a life went wrong")).collect();
+    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let seed = number("SPOTKEEPER_TEST_SEED").unwrap_or(20_260_101);
+    let kills = number("SPOTKEEPER_KILLS").map(|kills| usize::try_from(kills).expect("few"));
+    let size = Size::of(kills);
+    println!("seed {seed} (SPOTKEEPER_TEST_SEED), {size:?} (SPOTKEEPER_KILLS)");
+    let hits = live_all(seed, size);
+    let mut table: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     for hit in &hits {
-        println!("{hit}");
+        table.entry(hit.at.name()).or_default()[usize::from(hit.state == State::Wiped)] += 1;
     }
-    for point in POINTS {
-        let of_point: Vec<State> =
-            hits.iter().filter(|hit| hit.at == point).map(|hit| hit.state).collect();
-        assert_eq!(of_point.len(), 3, "{point:?} was not hit in every dialect");
-        assert!(of_point.contains(&State::Wiped), "{point:?} was never hit without its state");
-        assert!(point == At::InFlight || of_point.contains(&State::Kept), "{point:?}");
+    println!("\n{:24}{:>6}{:>6}{:>6}", "killed at", "hits", "kept", "wiped");
+    for (name, [kept, wiped]) in &table {
+        println!("{name:24}{:>6}{kept:>6}{wiped:>6}", kept + wiped);
     }
-    let wiped = hits.iter().filter(|hit| hit.state == State::Wiped).count();
-    assert!(hits.len() >= 30 && wiped * 2 >= hits.len(), "{wiped} of {}", hits.len());
+    println!("{} kills in {} lives", hits.len(), size.lives);
+    for at in points(&mut Seeded(1)) {
+        let [kept, wiped] = table.get(at.name()).copied().unwrap_or_default();
+        assert!(kept + wiped >= size.wanted, "`{}` was hit {} times", at.name(), kept + wiped);
+        assert!(wiped > 0 || matches!(at, At::Stop(_)), "`{}` never lost its state", at.name());
+        assert!(kept > 0 || at == At::InFlight, "`{}` never kept its state", at.name());
+    }
+    let random = table.get("any time").map_or(0, |[kept, wiped]| kept + wiped);
+    assert!(random >= kills.unwrap_or(0) && hits.len() >= 30, "{random} of {}", hits.len());
 }

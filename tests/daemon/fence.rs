@@ -12,13 +12,6 @@ use spotkeeper::openapi::credentials::{Credentials, Keychain};
 use spotkeeper::service::clock::Clock;
 use std::os::unix::fs::PermissionsExt as _;
 
-fn put_fenced(world: &World, job: &JobFile) {
-    std::fs::create_dir_all(world.path(&job.looks)).expect("a folder");
-    let text = world.job_text(job).replace("ranks = 2", "ranks = 2\nfence = true");
-    let file = world.path(&format!("jobs.d/{}.toml", job.name));
-    std::fs::write(file, text).expect("written");
-}
-
 /// Where a test finds the world's keys.
 fn reference(world: &World) -> CredentialsRef {
     let (id, secret) = crate::harness::KEY;
@@ -66,7 +59,7 @@ async fn send_again(client: Dlc, body: &Map<String, Value>) -> CloudId {
 fn trap_29_a_late_twin_ends_before_it_trains() {
     let mut world = World::new(&[]);
     let job = JobFile::new("train", 150);
-    put_fenced(&world, &job);
+    world.put_fenced(&job);
     world.start(&[]);
     world.wait_saved("train");
     let first: Map<String, Value> =
@@ -102,7 +95,7 @@ fn trap_29_a_late_twin_ends_before_it_trains() {
 fn without_its_fence_no_attempt_is_sent() {
     let mut world = World::new(&[]);
     let job = JobFile::new("train", 10);
-    put_fenced(&world, &job);
+    world.put_fenced(&job);
     let in_the_way = world.path(&job.looks).join(".spotkeeper");
     std::fs::write(&in_the_way, "no folder").expect("written");
     world.start(&[]);

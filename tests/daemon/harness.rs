@@ -176,10 +176,25 @@ total_steps = {steps}
 
     /// Writes a job file as `jobs.d/FILE.toml`, whole at once.
     pub(crate) fn put_job(&self, file: &str, job: &JobFile) {
+        self.put_text(file, job, &self.job_text(job));
+    }
+
+    /// The same, with a fence.
+    pub(crate) fn put_fenced(&self, job: &JobFile) {
+        let text = self.job_text(job).replace("ranks = 2", "ranks = 2\nfence = true");
+        self.put_text(&job.name, job, &text);
+    }
+
+    /// Writes `text` as the file of a job.
+    pub(crate) fn put_text(&self, file: &str, job: &JobFile, text: &str) {
         std::fs::create_dir_all(self.path(&job.looks)).expect("a folder");
         let hidden = self.path(&format!("jobs.d/.{file}.new"));
-        std::fs::write(&hidden, self.job_text(job)).expect("written");
+        std::fs::write(&hidden, text).expect("written");
         std::fs::rename(hidden, self.path(&format!("jobs.d/{file}.toml"))).expect("renamed");
+    }
+
+    pub(crate) fn remove_job(&self, file: &str) {
+        std::fs::remove_file(self.path(&format!("jobs.d/{file}.toml"))).expect("it was there");
     }
 
     /// The command that starts a daemon in this world.
@@ -240,8 +255,11 @@ total_steps = {steps}
         assert_eq!(status.signal(), Some(9), "the daemon had ended before: {}", self.log());
     }
 
+    /// Removes the state; a daemon that was killed early has none.
     pub(crate) fn wipe(&self) {
-        std::fs::remove_dir_all(self.path("state")).expect("the state folder is there");
+        if let Err(error) = std::fs::remove_dir_all(self.path("state")) {
+            assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+        }
     }
 
     /// Waits until `is_so`.

@@ -38,8 +38,20 @@ impl Ledger {
 
     /// Created jobs whose DisplayName begins with `name`.
     pub(crate) fn created(&self, name: &str) -> usize {
+        self.count_of("create", name)
+    }
+
+    /// Lines of one kind about jobs whose DisplayName begins with `name`.
+    pub(crate) fn count_of(&self, event: &str, name: &str) -> usize {
         let prefix = format!("{name}.sk");
-        self.of("create").filter(|line| text(line, "display_name").starts_with(&prefix)).count()
+        self.of(event).filter(|line| text(line, "display_name").starts_with(&prefix)).count()
+    }
+
+    /// How often a job ended well.
+    pub(crate) fn successes(&self, name: &str) -> usize {
+        let prefix = format!("{name}.sk");
+        let ended = self.of("end").filter(|line| text(line, "display_name").starts_with(&prefix));
+        ended.filter(|line| text(line, "status") == "Succeeded").count()
     }
 
     /// The ids of jobs that have not ended, oldest first.
@@ -133,7 +145,8 @@ impl TrainerLog {
     }
 
     /// The second promise: every start goes on from the newest save that was finished before it
-    /// or from a later one, and the job reached the step that it was asked for, once.
+    /// or from a later one, and the job reached the step that it was asked for. A trainer that is
+    /// killed behind its last save is done by another start from there.
     pub(crate) fn assert_nothing_lost(&self, asked: u64) {
         let (mut saved, mut dones) = (0, 0);
         for line in &self.0 {
@@ -141,6 +154,8 @@ impl TrainerLog {
                 "start" => {
                     let from = line["from"].as_u64().expect("a step");
                     assert!(from >= saved, "started from {from}, {saved} was saved: {:?}", self.0);
+                    // It may have been killed between the save and its line.
+                    saved = from;
                 }
                 "saved" => saved = line["step"].as_u64().expect("a step"),
                 "done" => dones += 1,
@@ -148,6 +163,7 @@ impl TrainerLog {
             }
         }
         assert_eq!(self.steps("step", "step").last(), Some(asked), "the final step");
-        assert_eq!((saved, dones), (asked, 1), "the last save, and how often it was done");
+        assert_eq!(saved, asked, "the last save");
+        assert!(dones > 0, "it was not done");
     }
 }

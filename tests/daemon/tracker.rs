@@ -9,7 +9,7 @@ const STEPS: u64 = 20;
 const TRACKER: &str = "latest_checkpointed_iteration.txt";
 
 /// Saves steps 5 and 10, cuts 10, and leaves the tracker at it. Answers where the tracker is.
-fn cut_newest(world: &World, job: &JobFile) -> PathBuf {
+pub(crate) fn cut_newest(world: &World, job: &JobFile) -> PathBuf {
     world.train_by_hand(job, 10);
     let saves = world.path(&job.saves);
     let mut files = std::fs::read_dir(saves.join("iter_0000010")).expect("a checkpoint");
@@ -20,7 +20,8 @@ fn cut_newest(world: &World, job: &JobFile) -> PathBuf {
     tracker
 }
 
-fn put(world: &World, job: &JobFile, repair: bool) {
+/// Puts the job, whose trainer goes by the tracker.
+pub(crate) fn put(world: &World, job: &JobFile, repair: bool) {
     let saves = world.path(&job.saves);
     let saves = saves.display();
     let trainer = format!(
@@ -33,7 +34,7 @@ fn put(world: &World, job: &JobFile, repair: bool) {
         .replace("UserCommand = \"\"\"\n", &trainer)
         .replace("--load {root} --ckpt-step {step}", "--load {root}")
         .replace("ranks = 2", &format!("ranks = 2\nrepair_tracker = {repair}"));
-    std::fs::write(world.path(&format!("jobs.d/{}.toml", job.name)), text).expect("written");
+    world.put_text(&job.name, job, &text);
 }
 
 fn out(world: &World, words: &[&str]) -> String {

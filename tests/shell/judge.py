@@ -2,8 +2,8 @@
 
 The emulator's ledger: never two attempts of a job at one time, no mark twice, every attempt ended,
 nothing was stopped, each job was created so often. The trainers' own logs: each start goes on from
-the newest save that was finished before it, the last step was reached, once. With `-` for STEPS the
-job is not done yet.
+the newest save that was finished before it, the last step was reached. With `-` for STEPS the job is
+not done yet.
 """
 
 import json
@@ -40,6 +40,8 @@ def judge_trainer(log, steps):
     for line in log:
         if line["event"] == "start":
             assert line["from"] >= saved, f"from {line['from']}, {saved} was saved"
+            # It may have been killed between the save and its line.
+            saved = line["from"]
         elif line["event"] == "saved":
             saved = line["step"]
         elif line["event"] == "step":
@@ -49,8 +51,8 @@ def judge_trainer(log, steps):
     assert saved > 0, "nothing was saved"
     if steps != "-":
         asked = int(steps)
-        found = (saved, reached, dones)
-        assert found == (asked, asked, 1), f"saved, reached, times done: {found}"
+        found = (saved, reached)
+        assert found == (asked, asked) and dones, f"saved, reached: {found}, done {dones} times"
 
 
 def main():
