@@ -58,6 +58,8 @@ pub struct Book {
     pub past: BTreeMap<Mark, (JobKey, Past)>,
     /// The same by their ids.
     past_ids: BTreeMap<CloudId, Mark>,
+    /// Cloud jobs of ours that had ended and were on no record any more when a pass first showed them.
+    pub(super) let_go: BTreeSet<CloudId>,
     /// Cloud jobs of ours that wait for their job to be on record, and copies that have not ended.
     pub(super) homeless: BTreeMap<CloudId, Homeless>,
     pub(super) places: BTreeMap<Place, PlaceState>,
@@ -89,6 +91,7 @@ impl Book {
             evidence: BTreeMap::new(),
             past: BTreeMap::new(),
             past_ids: BTreeMap::new(),
+            let_go: BTreeSet::new(),
             homeless: BTreeMap::new(),
             places: BTreeMap::new(),
             wakes: BTreeMap::new(),

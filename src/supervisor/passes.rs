@@ -116,6 +116,10 @@ impl Book {
                     self.keep_homeless(mark, cloud, &pass.place);
                     continue;
                 };
+                if cloud.status.is_end() {
+                    // Its job takes it up now or never: no pass needs to fetch it again.
+                    self.let_go.insert(cloud.id.clone());
+                }
                 key
             };
             self.learn_user(&pass.place, &key, &cloud);
@@ -327,7 +331,8 @@ impl Book {
         });
         known.oldest = lost.map(|ended| ended.attempt.intended).chain(known.oldest).min();
         // All that ended in this process, not only those whose record is kept: else each pass
-        // would fetch the others again.
+        // would fetch the others again. Nor those whose record went before this process began.
+        known.ended.extend(self.let_go.iter().cloned());
         for (_, past) in self.past.values() {
             match past {
                 Past::Ended(ended) if ended.cause == Cause::Lost => {

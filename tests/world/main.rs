@@ -16,6 +16,7 @@ mod config;
 mod core_model;
 mod core_rules;
 mod mutators;
+mod long_lives;
 mod schema;
 mod state;
 mod store;
