@@ -52,6 +52,8 @@ pub struct Job {
     pub restarts: Vec<Restart>,
     /// What its pods see of its DataSources.
     pub mounts: Plan,
+    /// Since when it hangs, if somebody lets it.
+    pub hangs: Option<WallTime>,
 }
 
 /// Where a job stands.
@@ -200,6 +202,8 @@ pub enum PodLife {
     Virtual,
     /// Gone together with its machine: nobody knows an exit code.
     Gone,
+    /// Failed, while its job runs on as if nothing were: nobody ends the others.
+    Lost,
     /// No longer.
     Ended {
         /// Exit code, as a shell tells it.
@@ -217,7 +221,7 @@ impl PodLife {
             Self::Processes(_) | Self::Virtual => "Running",
             Self::Gone => "Unknown",
             Self::Ended { exit: 0, .. } => "Succeeded",
-            Self::Ended { .. } => "Failed",
+            Self::Lost | Self::Ended { .. } => "Failed",
         }
     }
 }
@@ -247,7 +251,7 @@ impl Pod {
     pub fn lives(&self) -> bool {
         match self.life {
             PodLife::Processes(_) | PodLife::Virtual => true,
-            PodLife::Pending | PodLife::Gone | PodLife::Ended { .. } => false,
+            PodLife::Pending | PodLife::Gone | PodLife::Lost | PodLife::Ended { .. } => false,
         }
     }
 }
@@ -270,6 +274,7 @@ impl Job {
             events: Vec::new(),
             restarts: Vec::new(),
             mounts: Plan::default(),
+            hangs: None,
         };
         job.enter(stage, now.wall, "", "");
         job
@@ -391,7 +396,11 @@ impl Job {
             .iter()
             .filter_map(|pod| match pod.life {
                 PodLife::Ended { exit, .. } => Some(exit),
-                PodLife::Pending | PodLife::Processes(_) | PodLife::Virtual | PodLife::Gone => None,
+                PodLife::Pending
+                | PodLife::Processes(_)
+                | PodLife::Virtual
+                | PodLife::Lost
+                | PodLife::Gone => None,
             })
             .collect();
         let gone = || self.pods.iter().any(|pod| pod.life == PodLife::Gone).then_some(137);

@@ -353,7 +353,8 @@ fn note_pod_end(job: &mut Job, at: usize, exit: i32, now: Moment) {
         | Stage::Reserving { .. }
         | Stage::Ended(_) => PodLife::Ended { exit, told: true },
     };
-    if let Some(pod) = job.pods.get_mut(at) {
+    // What becomes of one that is lost already shows nowhere.
+    if let Some(pod) = job.pods.get_mut(at).filter(|pod| pod.life != PodLife::Lost) {
         pod.life = life;
         pod.finished = Some(now.wall);
     }

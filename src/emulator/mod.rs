@@ -13,6 +13,7 @@ pub mod calls;
 pub mod dialect;
 pub mod faults;
 pub mod gateway;
+mod hang;
 pub mod job;
 pub mod ledger;
 mod lifecycle;

@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 /// Size of one pod's log; what comes after it is read and thrown away.
 pub const LOG_LIMIT_BYTES: u64 = 64 * 1024 * 1024;
 /// Part of a log, from its end, that one answer may hold.
-const LOG_TAIL_LIMIT_BYTES: u64 = 1024 * 1024;
+pub const LOG_TAIL_LIMIT_BYTES: u64 = 1024 * 1024;
 /// How long the output of a pod that ended is waited for.
 const OUTPUT_AFTER_END: Duration = Duration::from_secs(1);
 
@@ -102,6 +102,11 @@ impl Group {
     pub fn kill(self) {
         // The group may have ended by itself a moment ago.
         let _ = kill_process_group(self.0, Signal::KILL);
+    }
+
+    /// SIGSTOP to every process of the group: only SIGKILL reaches them from then on.
+    pub fn stop(self) {
+        let _ = kill_process_group(self.0, Signal::STOP);
     }
 
     /// Any signal, to the first process alone.

@@ -138,7 +138,7 @@ impl Job {
     pub fn replace_pods(&mut self, released: Option<Dialect>, wall: WallTime) {
         let sub_status = released.map_or("Normal", |dialect| dialect.pod_trace().sub_status);
         let fault_of = |pod: &Pod| match pod.life {
-            PodLife::Gone => Some(Fault::Gone),
+            PodLife::Gone | PodLife::Lost => Some(Fault::Gone),
             PodLife::Ended { exit, .. } if exit != 0 => Some(match sub_status {
                 "Evicted" => Fault::Evicted,
                 _ => Fault::Exit(exit),
@@ -150,6 +150,7 @@ impl Job {
         let first = self.pods.iter().find_map(|pod| Some((pod.id.clone(), fault_of(pod)?)));
         let (pod, fault) = first.unwrap_or((String::new(), Fault::Gone));
         self.restarts.push(Restart { occurred: wall, ran_again: None, pod, fault });
+        self.hangs = None;
         for pod in &mut self.pods {
             let new = Pod {
                 id: pod.id.clone(),

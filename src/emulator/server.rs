@@ -202,6 +202,8 @@ fn routes(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/emulator/jobs", get(list_all))
         .route("/emulator/release/{id}", post(release))
+        .route("/emulator/hang/{id}", post(hang))
+        .route("/emulator/lose/{id}", post(lose))
         .route("/emulator/faults", get(get_faults).put(put_faults).delete(end_faults))
         .route("/emulator/market", get(get_market).post(set_market))
         .route("/emulator/{*rest}", any(no_such_switch))
@@ -211,7 +213,10 @@ fn routes(shared: Arc<Shared>) -> Router {
 
 /// A switch that is not there: the signature that it lacks would be a wrong lead.
 async fn no_such_switch() -> Response {
-    plain(404, "no such switch: jobs, release/JOBID, market, faults".to_owned())
+    plain(
+        404,
+        "no such switch: jobs, release/JOBID, hang/JOBID, lose/JOBID, market, faults".to_owned(),
+    )
 }
 
 /// Everything but the admin routes.
@@ -410,11 +415,44 @@ async fn release(
     let now = shared.now();
     match shared.world().release(&id, dialect, now) {
         Ok(dialect) => plain(200, json!({"JobId": id, "Dialect": dialect.word()}).to_string()),
-        Err(error @ CallError::NotFound(_)) => plain(404, error.to_string()),
-        Err(error @ (CallError::BadRequest(..) | CallError::InvalidParameter(_))) => {
-            plain(409, error.to_string())
-        }
-        Err(error @ (CallError::Ledger(_) | CallError::Stopped)) => plain(500, error.to_string()),
+        Err(error) => refused(&error),
+    }
+}
+
+/// Why a switch did nothing.
+fn refused(error: &CallError) -> Response {
+    let status = match error {
+        CallError::NotFound(_) => 404,
+        CallError::BadRequest(..) | CallError::InvalidParameter(_) => 409,
+        CallError::Ledger(_) | CallError::Stopped => 500,
+    };
+    plain(status, error.to_string())
+}
+
+async fn hang(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Response {
+    let now = shared.now();
+    match shared.world().hang(&id, now) {
+        Ok(()) => plain(200, json!({"JobId": id}).to_string()),
+        Err(error) => refused(&error),
+    }
+}
+
+/// `?pod=N` says which, from 0; without it the last one.
+async fn lose(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+    uri: axum::http::Uri,
+) -> Response {
+    let query = parse_query(uri.query().unwrap_or(""));
+    let wanted = query.iter().find(|(name, _)| name == "pod").map(|(_, text)| text.parse());
+    let Ok(wanted) = wanted.transpose() else { return plain(400, "pod is a number from 0") };
+    let now = shared.now();
+    let mut world = shared.world();
+    let pods = world.jobs().find(|job| job.id == id).map_or(0, |job| job.pods.len());
+    let at: usize = wanted.unwrap_or(pods.saturating_sub(1));
+    match world.lose_pod(&id, at, now) {
+        Ok(()) => plain(200, json!({"JobId": id, "Pod": at}).to_string()),
+        Err(error) => refused(&error),
     }
 }
 

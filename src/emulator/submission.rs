@@ -5,6 +5,7 @@
 use super::job::End;
 use super::market::Bid;
 use super::mounts::DataSource;
+use super::process::LOG_TAIL_LIMIT_BYTES;
 use super::restart::RestartPolicy;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -149,6 +150,35 @@ pub struct VirtualRun {
     pub exit: i32,
     /// `EMULATOR_TERM_EXIT`, its exit code when it is told to end (0 if not given).
     pub term_exit: i32,
+    /// What it prints.
+    pub log: VirtualLog,
+}
+
+/// What each pod of a virtual job prints: envs that the emulator reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VirtualLog {
+    /// `EMULATOR_LOG_EVERY`, seconds between two lines; `None` is no line at all.
+    pub every: Option<Duration>,
+    /// `EMULATOR_LOG_BYTES`, the length of a line.
+    pub bytes: usize,
+}
+
+impl VirtualLog {
+    /// The last lines, at most `most` and at most as many bytes as of the log of a process, of a pod
+    /// that has printed for `ran`.
+    pub fn tail(self, ran: Duration, most: usize) -> Vec<String> {
+        let Some(every) = self.every.filter(|every| !every.is_zero()) else { return Vec::new() };
+        let limit = usize::try_from(LOG_TAIL_LIMIT_BYTES).unwrap_or(usize::MAX);
+        let most = most.min(limit / self.bytes.max(1));
+        let count = ran.as_nanos() / every.as_nanos();
+        let first = count.saturating_sub(u128::try_from(most).unwrap_or(u128::MAX));
+        let line = |n: u128| {
+            let text = format!("step {n}");
+            let fill = self.bytes.min(limit).saturating_sub(text.len());
+            text + &".".repeat(fill)
+        };
+        (first + 1..=count).map(line).collect()
+    }
 }
 
 impl Submission {
@@ -203,6 +233,15 @@ impl Submission {
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             exit: code("EMULATOR_EXIT"),
             term_exit: code("EMULATOR_TERM_EXIT"),
+            log: VirtualLog {
+                every: number("EMULATOR_LOG_EVERY")
+                    .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+                bytes: self
+                    .envs
+                    .get("EMULATOR_LOG_BYTES")
+                    .and_then(|text| text.parse().ok())
+                    .unwrap_or(0),
+            },
         }
     }
 }

@@ -21,6 +21,7 @@ mod emulator;
 mod emulator_calls;
 mod emulator_client;
 mod emulator_gateway;
+mod emulator_hang;
 mod emulator_platform;
 mod fence;
 mod import;

@@ -8,6 +8,7 @@ use crate::emulator::process::Pods;
 use crate::emulator::world::{CallError, World};
 use crate::model::time::WallTime;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// The pod that the path names, or with `PodUid` that one, which may be an earlier one.
 pub(super) fn pod<'a>(world: &'a World, request: &Request<'_>) -> Result<&'a Pod, CallError> {
@@ -58,6 +59,13 @@ pub(super) fn logs(world: &mut World, request: &Request<'_>) -> Answered {
         // A pod that never ran has no log: that is an empty one.
         Some(pods) if lived => {
             Pods::tail(&pods.log_path(request.id(0), &pod.place()), most).unwrap_or_default()
+        }
+        None if lived => {
+            let job = job(world, request)?;
+            let ends = pod.finished.into_iter().chain(job.hangs);
+            let until = ends.fold(request.now.wall, WallTime::min);
+            let ran = pod.started.map_or(Duration::ZERO, |started| until.since(started));
+            job.submission.virtual_run().log.tail(ran, most)
         }
         Some(_) | None => Vec::new(),
     };
