@@ -108,6 +108,8 @@ codes! {
     TRACKER_UNUSED = 67;
     /// A folder of checkpoints that is not there on this machine.
     NO_FOLDER = 68;
+    /// A part of `[hang]` that needs checkpoints, in a job without them.
+    HANG_WITHOUT_CHECKPOINTS = 69;
     /// One job name in two files.
     NAME_TWICE = 70;
     /// Two jobs on one checkpoint prefix.

@@ -9,6 +9,7 @@ use super::codes;
 use super::daemon::DaemonConfig;
 use super::diagnostic::{Anchor, Diagnostic, Notes, Source, accepted, sort};
 use super::files;
+use super::hang;
 use super::platform;
 use super::reader::{Found, Table, parse};
 use super::schema::JOB;
@@ -152,6 +153,7 @@ fn job(
     }
     let spot = spot(notes, &mut top, body.as_ref());
     let mut checkpoint = None;
+    let saves = top.has("checkpoint");
     if let Some(table) = top.table("checkpoint") {
         let (body, prefixes) = (body.as_ref(), &mut file.prefixes);
         checkpoint = checkpoint::read(notes, table, body, place, launcher, prefixes);
@@ -161,6 +163,7 @@ fn job(
     let total_steps = progress(&mut top);
     let retry = retry(&mut top);
     let list_price_per_hour = budget(&mut top);
+    let hang = hang::read(notes, &mut top, saves);
     top.finish();
     let body = body?;
     platform::check(&body, place, spot.as_ref(), list_price_per_hour);
@@ -179,6 +182,7 @@ fn job(
         total_steps,
         retry,
         list_price_per_hour,
+        hang,
     })
 }
 

@@ -27,6 +27,7 @@ mod checkpoint;
 mod credentials;
 mod fields;
 mod files;
+mod hang;
 mod json_places;
 mod mask;
 mod platform;

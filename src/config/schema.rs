@@ -112,7 +112,7 @@ pub const JOB: &[Key] = &[
     known("", "budget"),
     not_yet("", "waiting"),
     not_yet("", "placements"),
-    not_yet("", "hang"),
+    known("", "hang"),
     known("spot", "discount_limit"),
     known("spot", "price_limit_per_minute"),
     known("spot", "price_limit_per_hour"),
@@ -145,6 +145,9 @@ pub const JOB: &[Key] = &[
     known("retry", "alike"),
     known("retry", "give_up"),
     known("retry", "on_stopped"),
+    known("hang", "log_silence"),
+    known("hang", "no_checkpoint"),
+    known("hang", "then"),
     known("budget", "list_price_per_hour"),
     not_yet("budget", "money"),
 ];

@@ -1,5 +1,6 @@
 //! The record of a job: everything that a decision needs, and nothing else.
 
+use super::hang::Hang;
 use super::overlap::{Overlap, Span};
 use super::runs::Runs;
 use super::suspects::Suspicion;
@@ -184,6 +185,9 @@ pub enum AttemptState {
         /// What was seen of its checkpoints while it runs.
         #[serde(default, skip_serializing_if = "Watch::is_untouched")]
         watch: Watch,
+        /// What speaks for a hang of it.
+        #[serde(default, skip_serializing_if = "Hang::is_untouched")]
+        hang: Hang,
     },
 }
 
@@ -292,6 +296,14 @@ impl Attempt {
         }
     }
 
+    /// What speaks for a hang of it.
+    pub fn hang(&self) -> Option<&Hang> {
+        match &self.state {
+            AttemptState::Live { hang, .. } => Some(hang),
+            AttemptState::Intended | AttemptState::Unknown { .. } => None,
+        }
+    }
+
     /// How long its CreateJob can be accepted: never shorter than when it was sent, whatever the
     /// daemon file says by now.
     pub fn acceptance(&self, now: Duration) -> Duration {
@@ -324,6 +336,8 @@ pub enum StopWhy {
     Twin,
     /// The platform restarted it in place from an older checkpoint than the newest whole one.
     Outdated,
+    /// It runs and does nothing any more.
+    Hang,
 }
 
 /// What an attempt starts from.
@@ -440,6 +454,9 @@ pub struct Progress {
     pub last_look: Option<super::verdict::EndLook>,
     /// Attempts in a row that never ran, for a reason that does not pass.
     pub hopeless: u32,
+    /// Of these ends, those of attempts that hung and were stopped for it.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub hangs: u32,
     /// CreateJobs in a row that created nothing.
     pub unsent: u32,
     /// Looks into the bucket in a row that could not be made.
@@ -464,6 +481,11 @@ pub struct Progress {
     /// several runs or of nobody knows what, does not stand against it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub zero_asked: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn is_none(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A start that a person asked for.

@@ -20,6 +20,7 @@ pub mod adopt;
 pub mod advice;
 pub mod event;
 pub mod forget;
+pub mod hang;
 pub mod identity;
 pub mod job;
 mod lost;

@@ -67,7 +67,9 @@ pub fn phase(job: &Job, holds: &[Hold], now: Now) -> Phase {
     if let Some(attempt) = job.open.last() {
         return match &attempt.state {
             AttemptState::Intended | AttemptState::Unknown { .. } => Phase::Submitting,
-            AttemptState::Live { status: Status::Running, watch, .. } if watch.is_stalled() => {
+            AttemptState::Live { status: Status::Running, watch, hang, .. }
+                if watch.is_stalled() || hang.is_told() =>
+            {
                 Phase::Stalled
             }
             AttemptState::Live { status, running, .. } => live(status, running.is_some()),

@@ -7,6 +7,7 @@
 //! checkpoint ([`super::suspects`]).
 
 use super::event::Word;
+use super::hang;
 use super::job::{BlockKind, EarlyEnd, EndedAttempt, OutcomeKind, Progress, Start, StopWhy};
 use super::retry;
 use super::scan::block;
@@ -49,6 +50,8 @@ pub(super) fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool 
             let baseline = baseline(&draft.next.progress, &ended.attempt.start);
             chosen.is_some_and(|point| Some(point.position) > baseline)
         }
+        // It may have done nothing for all of that time.
+        None if hung(&ended) => false,
         // What the runs before a restart in place did was done anew by the last one.
         None => ended.verdict.look.duration >= PROGRESS_WITHOUT_CHECKPOINTS,
     };
@@ -88,6 +91,7 @@ pub(super) fn judge(draft: &mut Draft<'_>, findings: Option<&Findings>) -> bool 
         }
         // Stopped for a newer checkpoint that is not there any more: it waits as any other does.
         Cause::StoppedByUs if ended.attempt.stop == Some(StopWhy::Outdated) => {}
+        Cause::StoppedByUs if hung(&ended) => {}
         Cause::StoppedByUs => return true,
         Cause::Released
         | Cause::UserError
@@ -124,6 +128,7 @@ pub(super) fn reset_counts(draft: &mut Draft<'_>) {
     let progress = &mut draft.next.progress;
     progress.ran_since = Duration::ZERO;
     progress.ends = 0;
+    progress.hangs = 0;
     progress.since = None;
     progress.alike_halves = 0;
     progress.last_look = None;
@@ -147,8 +152,10 @@ fn count_end(draft: &mut Draft<'_>, ended: &EndedAttempt) -> bool {
         Some(_) | None => weight,
     };
     progress.last_look = Some(look.clone());
+    progress.hangs = progress.hangs.saturating_add(u32::from(hung(ended)));
     progress.hopeless = if look.hopeless { progress.hopeless + 1 } else { 0 };
     let (ends, halves, hopeless) = (progress.ends, progress.alike_halves, progress.hopeless);
+    let hangs = progress.hangs;
     if hopeless >= HOPELESS_LIMIT {
         let why = ended.verdict.evidence.join(", ");
         block(draft, BlockKind::NeverStarts, &format!("{hopeless} times it never ran: {why}"));
@@ -165,6 +172,15 @@ fn count_end(draft: &mut Draft<'_>, ended: &EndedAttempt) -> bool {
                 human(look.duration),
             ),
         );
+        return false;
+    }
+    if hung(ended) && hangs >= retry_spec.alike {
+        draft.say(None, Word::Alarm, "crash loop");
+        let why = format!(
+            "crash loop: {hangs} attempts hung and were stopped, none with a new checkpoint ({})",
+            hang::warning(&ended.attempt).unwrap_or_default()
+        );
+        draft.finish(OutcomeKind::Failed, why);
         return false;
     }
     let without = draft.given.now.wall.since(since);
@@ -184,6 +200,11 @@ fn count_end(draft: &mut Draft<'_>, ended: &EndedAttempt) -> bool {
         &format!("end {ends} without a new checkpoint ({})", ended.verdict.cause.word()),
     );
     false
+}
+
+/// Whether an attempt was stopped because it hung.
+fn hung(ended: &EndedAttempt) -> bool {
+    ended.attempt.stop == Some(StopWhy::Hang) && ended.verdict.cause == Cause::StoppedByUs
 }
 
 /// Whether an exit 0 is too early to be believed. Where no checkpoint can tell, it never is.

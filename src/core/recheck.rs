@@ -77,7 +77,7 @@ pub(super) fn on_looked(draft: &mut Draft<'_>, look: &Look) {
         Look::Done(findings) => match newer(draft, findings) {
             Newer::None => return,
             Newer::PerhapsSoon(after) => again(after),
-            Newer::Whole(point) if resubmission_is_held(draft, &point) => {
+            Newer::Whole(point) if resubmission_is_held(draft, &Start::From(point.clone())) => {
                 again(retry::after_fault(tries + 1))
             }
             Newer::Whole(point) => return stop(draft, &point),
@@ -188,11 +188,10 @@ fn newer(draft: &Draft<'_>, findings: &Findings) -> Newer {
 
 /// Whether the gate would hold the next attempt even with nothing open: what runs is then better
 /// than nothing.
-fn resubmission_is_held(draft: &Draft<'_>, point: &ResumePoint) -> bool {
+pub(super) fn resubmission_is_held(draft: &Draft<'_>, start: &Start) -> bool {
     let mut after = draft.next.clone();
     after.open.clear();
-    after.recovery =
-        Recovery::Ready { start: Start::From(point.clone()), looked: draft.given.now.boot };
+    after.recovery = Recovery::Ready { start: start.clone(), looked: draft.given.now.boot };
     may_submit(&after, draft.given).is_err()
 }
 

@@ -1,6 +1,7 @@
 //! What the cloud's answers mean for an attempt.
 
 use super::event::Word;
+use super::hang::Hang;
 use super::identity::{Proof, mark_of, prove};
 use super::job::{
     Attempt, AttemptState, BlockKind, EndedAttempt, Missing, OutcomeKind, Recheck, StopWhy,
@@ -139,6 +140,7 @@ pub(super) fn go_live(draft: &mut Draft<'_>, at: usize, id: CloudId, status: Sta
         recheck: Recheck::NotDue,
         missing: Missing::No,
         watch: Watch::default(),
+        hang: Hang::default(),
     };
     ask_stops(draft);
 }

@@ -8,9 +8,10 @@ use super::job::{
 use super::submit::{Gate, may_submit};
 use super::terms::Terms;
 use super::verdict::{Cause, LogEnd};
-use super::{acts, adopt, lost, recheck, scan, seen, sighting, tracker, watch};
+use super::{acts, adopt, hang, lost, recheck, scan, seen, sighting, tracker, watch};
 use crate::model::checkpoint::{Look, ResumeFrom, TrackerRewrite, TrackerWrite};
 use crate::model::cloud::{CloudJob, Pod, SendOutcome};
+use crate::model::hang::PodsLook;
 use crate::model::ids::{AttemptNo, CloudId, Digest, Mark};
 use crate::model::spec::{JobSpec, Place};
 use crate::model::time::{BootTime, Now, WallTime};
@@ -163,6 +164,13 @@ pub enum Input {
         /// What came of it.
         look: Look,
     },
+    /// The pods of a running attempt and their logs were looked at.
+    PodsLooked {
+        /// The attempt.
+        no: AttemptNo,
+        /// What came of it.
+        look: PodsLook,
+    },
     /// The tracker was to be rewritten.
     TrackerWritten(TrackerWrite),
     /// The logs of an ended attempt were read.
@@ -191,6 +199,13 @@ pub enum Effect {
     /// Look into the bucket to see how far this running attempt is, or whether a missing one still
     /// writes. No submission waits for it.
     Watch(AttemptNo),
+    /// Look whether pods of a running attempt are lost, and whether their logs go on.
+    LookAtPods {
+        /// The attempt.
+        no: AttemptNo,
+        /// Its id.
+        id: CloudId,
+    },
     /// Rewrite the trainer's tracker: harmless twice while nothing of the job runs.
     RewriteTracker(TrackerRewrite),
     /// Read the logs of an ended attempt.
@@ -314,9 +329,11 @@ pub fn step(job: &Job, given: &Given<'_>, input: Input) -> Result<Step, Impossib
         Input::Looked(look) => scan::on_looked(&mut draft, look),
         Input::Watched { no, look } => {
             if !lost::takes_look(&mut draft, no, &look) {
-                watch::on_watched(&mut draft, no, &look);
+                let taken = watch::on_watched(&mut draft, no, &look);
+                hang::on_watched(&mut draft, no, &look, taken);
             }
         }
+        Input::PodsLooked { no, look } => hang::on_pods_looked(&mut draft, no, &look),
         Input::TrackerWritten(outcome) => tracker::on_written(&mut draft, outcome),
         Input::Logs { ended, pods } => seen::on_logs(&mut draft, *ended, &pods),
     }
@@ -350,8 +367,9 @@ fn on_started(draft: &mut Draft<'_>) {
                 *passes = 0;
             }
             // The answer to a look that an earlier process asked for never comes.
-            AttemptState::Live { recheck, missing, watch, .. } => {
+            AttemptState::Live { recheck, missing, watch, hang, .. } => {
                 watch.forget_clock();
+                hang.forget_clock(boot);
                 match missing {
                     Missing::Since { .. } | Missing::Long { .. } => {
                         *missing = Missing::Since { since: boot, passes: 0 };
@@ -418,6 +436,7 @@ pub(super) fn ask_stops(draft: &mut Draft<'_>) {
 fn advance(draft: &mut Draft<'_>) {
     recheck::ask_if_due(draft);
     watch::ask_if_due(draft);
+    hang::ask_if_due(draft);
     lost::ask_if_due(draft);
     // While the tracker is being written nothing else is decided: the answer always comes.
     if !draft.next.open.is_empty() || draft.next.result.is_some() || draft.next.is_repairing() {
@@ -543,6 +562,7 @@ fn wake_at(job: &Job, given: &Given<'_>) -> Option<BootTime> {
         .chain(recovery)
         .chain(recheck::due_at(job))
         .chain(watch::due_at(job))
+        .chain(hang::due_at(job))
         .chain(lost::due_at(job));
     all.filter(|at| *at > given.now.boot && *at != ANSWER_DUE).min()
 }

@@ -4,7 +4,8 @@
 //! end counts as "alike"; one end never ends a job. Rules are data: each matches one named field by
 //! whole words, after the job's own strings were taken out of it, and never a state name.
 
-use super::job::{Attempt, kept};
+use super::hang;
+use super::job::{Attempt, StopWhy, kept};
 use super::runs::Ran;
 use crate::model::cloud::{CloudJob, Status};
 use crate::model::fence;
@@ -198,6 +199,9 @@ pub fn judge(cloud: &CloudJob, attempt: &Attempt, ran: Ran, limit: Option<Durati
     if attempt.restarts() > 0 {
         let last = crate::model::time::human(ran.last);
         evidence.push(format!("restarts in place={}, last run={last}", attempt.restarts()));
+    }
+    if let (Some(StopWhy::Hang), Some(why)) = (attempt.stop, hang::warning(attempt)) {
+        evidence.push(format!("stopped for a hang={why}"));
     }
     let (cause, rule) = cause(cloud, attempt, ran, limit);
     let mut exits: Vec<i32> = cloud.exits.iter().map(|e| e.code).collect();

@@ -14,6 +14,7 @@ use super::progress;
 use super::step::{Draft, Effect};
 use crate::model::checkpoint::{Findings, Look, Position, ResumePoint};
 use crate::model::cloud::Status;
+use crate::model::hang::Times;
 use crate::model::ids::AttemptNo;
 use crate::model::time::{BootTime, WallTime, human};
 use serde::{Deserialize, Serialize};
@@ -29,8 +30,9 @@ const LOOK_AT_FIRST: Duration = Duration::from_secs(5 * 60);
 const SIGHTINGS_LIMIT: usize = 6;
 /// Times between two checkpoints that make one of them the usual one.
 const GAPS_ENOUGH: usize = 2;
-/// Usual intervals without a new checkpoint after which an attempt has stalled.
-const STALLED_AFTER: u32 = 3;
+/// Usual intervals without a new checkpoint after which an attempt has stalled, unless `[hang]` says
+/// how many.
+const STALLED_AFTER: Times = Times::whole(3);
 
 /// What was seen of the checkpoints of an attempt while it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -50,7 +52,7 @@ pub struct Watch {
 
 /// When the next look comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-enum NextLook {
+pub(super) enum NextLook {
     /// There is nothing to look at, or nobody has thought of it yet.
     #[default]
     NotDue,
@@ -145,6 +147,23 @@ impl Watch {
     /// Whether nothing moves any more, by the last complete look.
     pub fn is_stalled(&self) -> bool {
         self.warning == Warning::Stalled
+    }
+
+    /// Whether the last look showed if this run saves.
+    pub(super) fn is_clear(&self) -> bool {
+        matches!(self.last, LastLook::Clear { .. })
+    }
+
+    /// Brings the next look forward to now. Answers whether it is to be asked for: one may be under
+    /// way.
+    pub(super) fn ask_now(&mut self) -> bool {
+        let was = std::mem::replace(&mut self.next, NextLook::Asked);
+        was != NextLook::Asked
+    }
+
+    /// Time without a new checkpoint that is `times` usual intervals, once these are known.
+    pub(super) fn stall_limit(&self, times: Times) -> Option<Duration> {
+        self.rhythm().map(|rhythm| times.of(rhythm.every.max(LOOK_SHORTEST)))
     }
 
     /// What a person should know of a run that goes on, in one line.
@@ -329,16 +348,17 @@ fn is_watched(draft: &Draft<'_>) -> bool {
         && !gate.stopping
 }
 
-/// Takes the answer of a look at running attempt `no`.
-pub(super) fn on_watched(draft: &mut Draft<'_>, no: AttemptNo, look: &Look) {
+/// Takes the answer of a look at running attempt `no`. Answers whether it was awaited and says
+/// something of its checkpoints.
+pub(super) fn on_watched(draft: &mut Draft<'_>, no: AttemptNo, look: &Look) -> bool {
     let is_watched = is_watched(draft);
-    let Some(watch) = watch_of(draft, no) else { return };
+    let Some(watch) = watch_of(draft, no) else { return false };
     if watch.next != NextLook::Asked {
-        return;
+        return false;
     }
     watch.next = NextLook::NotDue;
     if !is_watched {
-        return;
+        return false;
     }
     match look {
         Look::CouldNotLook { why, .. } => {
@@ -352,8 +372,12 @@ pub(super) fn on_watched(draft: &mut Draft<'_>, no: AttemptNo, look: &Look) {
                 draft.say(Some(no), Word::Held, text);
             }
             note_look(draft, no, LastLook::CouldNot { times, why });
+            false
         }
-        Look::Done(findings) => on_found(draft, no, findings),
+        Look::Done(findings) => {
+            on_found(draft, no, findings);
+            true
+        }
     }
 }
 
@@ -439,6 +463,7 @@ fn warn_if_overdue(draft: &mut Draft<'_>, no: AttemptNo, findings: &Findings) {
 /// The newest whole checkpoint: perhaps progress, perhaps the same as ever.
 fn on_whole(draft: &mut Draft<'_>, no: AttemptNo, findings: &Findings, point: &ResumePoint) {
     let now = draft.given.now.wall;
+    let after = draft.given.spec.hang.as_ref().and_then(|hang| hang.no_checkpoint);
     let [attempt] = &draft.next.open[..] else { return };
     let began = run_began(attempt);
     let gained = attempt.watch().and_then(|watch| watch.gained);
@@ -466,7 +491,7 @@ fn on_whole(draft: &mut Draft<'_>, no: AttemptNo, findings: &Findings, point: &R
         })
     });
     let had = watch.warning;
-    let stalls = !moves && stalls(watch, findings, now);
+    let stalls = !moves && stalls(watch, findings, now, after.unwrap_or(STALLED_AFTER));
     watch.warning = match had {
         Warning::Stalled if !moves => Warning::Stalled,
         Warning::None | Warning::Stalled | Warning::Overdue if stalls => Warning::Stalled,
@@ -491,9 +516,10 @@ fn on_whole(draft: &mut Draft<'_>, no: AttemptNo, findings: &Findings, point: &R
 }
 
 /// Whether a run that saved as usual has not for long, and writes nothing newer either.
-fn stalls(watch: &Watch, findings: &Findings, now: WallTime) -> bool {
-    let (Some(rhythm), Some(saved)) = (watch.rhythm(), watch.saved()) else { return false };
-    let limit = rhythm.every.max(LOOK_SHORTEST) * STALLED_AFTER;
+fn stalls(watch: &Watch, findings: &Findings, now: WallTime, after: Times) -> bool {
+    let (Some(limit), Some(saved)) = (watch.stall_limit(after), watch.saved()) else {
+        return false;
+    };
     let is_writing = findings.unfinished.as_ref().is_some_and(|newer| newer.youngest_age < limit);
     now.since(saved) > limit && !is_writing
 }

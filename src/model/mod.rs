@@ -10,6 +10,7 @@ pub mod command_words;
 pub mod error;
 pub mod fence;
 pub mod handle;
+pub mod hang;
 pub mod ids;
 pub mod metrics;
 pub mod money;

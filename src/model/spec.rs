@@ -2,6 +2,7 @@
 //! it goes to.
 
 use super::checkpoint::Location;
+use super::hang::HangPolicy;
 use super::ids::{JobKey, TargetName};
 use super::money::Money;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,10 @@ pub struct JobSpec {
     pub retry: Retry,
     /// `[budget] list_price_per_hour`: CNY a node and hour.
     pub list_price_per_hour: Option<Money>,
+    /// `[hang]`. Left out of the record where there is none: the digest of a spec does not change by
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hang: Option<HangPolicy>,
 }
 
 impl JobSpec {

@@ -9,6 +9,7 @@ use super::views::{
     suspect_views, why_in_a_row,
 };
 use crate::checkpoint::report::{self, Mendable};
+use crate::core::hang;
 use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Recovery, Start, Wanted};
 use crate::core::phase::{Phase, phase};
 use crate::core::step::Given;
@@ -215,11 +216,15 @@ impl Driver {
             {
                 "stay paused after it".to_owned()
             }
+            Phase::Running | Phase::Stalled => {
+                let spec = self.book.spec_of(job);
+                let policy = spec.as_ref().and_then(|spec| spec.hang.as_ref());
+                let next = job.open.last().and_then(|open| hang::next_in_words(open, policy));
+                next.unwrap_or_default().to_owned()
+            }
             Phase::Submitting
             | Phase::Waiting
             | Phase::Starting
-            | Phase::Running
-            | Phase::Stalled
             | Phase::Stopping
             | Phase::Paused
             | Phase::Succeeded

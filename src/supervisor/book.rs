@@ -468,6 +468,7 @@ mod tests {
             total_steps: None,
             retry: Retry { alike: 5, give_up: MINUTE, on_stopped: OnStopped::Hold },
             list_price_per_hour: None,
+            hang: None,
         };
         // A retry of it may write an intent in the same step.
         let gate = book.gate(&over, &spec, &BTreeMap::new());

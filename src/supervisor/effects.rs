@@ -1,6 +1,7 @@
 //! Effects as tasks: each does one thing outside and tells the driver how it came out.
 
 mod looks;
+mod pods;
 
 use super::body;
 use super::book::Book;
@@ -45,6 +46,8 @@ const OUTAGE_LASTS: Duration = Duration::from_mins(15);
 const LOOKS_LIMIT: usize = 8;
 /// Looks at running attempts under way at one time, beside those: no end waits for one of them.
 const WATCHES_LIMIT: usize = 4;
+/// Looks at pods of running attempts under way at one time.
+const POD_LOOKS_LIMIT: usize = 4;
 /// Pods of an ended attempt whose logs are read.
 const LOG_PODS_LIMIT: usize = 64;
 /// Lines asked for of one pod's log.
@@ -81,6 +84,7 @@ pub(super) struct Effects {
     pub(super) driver: mpsc::Sender<Message>,
     looks: Arc<Semaphore>,
     watches: Arc<Semaphore>,
+    pods: Arc<Semaphore>,
     pub(super) turns: Turns,
     pub(super) outages: Outages,
     pub(super) calls: Calls,
@@ -111,6 +115,7 @@ impl Effects {
             driver,
             looks: Arc::new(Semaphore::new(LOOKS_LIMIT)),
             watches: Arc::new(Semaphore::new(WATCHES_LIMIT)),
+            pods: Arc::new(Semaphore::new(POD_LOOKS_LIMIT)),
             turns,
             outages: Outages::lasting(lasts(interval)),
             calls: Calls::default(),
@@ -226,6 +231,10 @@ impl Effects {
                 let place = Some(attempt.place.clone());
                 let looking = Looking { spec, pass_over: job.pass_over(), place };
                 Some(Box::pin(this.watch(key, no, looking)))
+            }
+            Effect::LookAtPods { no, id } => {
+                let place = job.open.iter().find(|a| a.no == no)?.place.clone();
+                Some(Box::pin(this.look_at_pods(key, no, id, place)))
             }
             Effect::RewriteTracker(rewrite) => {
                 let spec = book.spec_of(job);

@@ -2,6 +2,7 @@
 
 use crate::core::advice::{Advice, Mean, Source};
 use crate::core::event::{Event, Word};
+use crate::core::hang::{self, Hang};
 use crate::core::job::{Attempt, AttemptState, EndedAttempt, Job, Start, StopWhy};
 use crate::core::phase::Phase;
 use crate::core::submit::Hold;
@@ -35,8 +36,11 @@ pub(super) fn why_in_a_row(job: &Job, phase: Phase, holds: &[Hold], now: WallTim
     }
     match phase {
         Phase::Running | Phase::Stalled => {
-            let watch = job.open.last().and_then(Attempt::watch);
-            return watch.and_then(|watch| watch.warning(now)).unwrap_or_default();
+            let attempt = job.open.last();
+            let watch = attempt.and_then(Attempt::watch);
+            let stalls = watch.and_then(|watch| watch.warning(now));
+            let hangs = attempt.and_then(hang::warning);
+            return hangs.or(stalls).unwrap_or_default();
         }
         Phase::Succeeded => return String::new(),
         Phase::Failed | Phase::Cancelled => {
@@ -87,6 +91,11 @@ pub(super) fn progress_view(
         }
         Some(_) | None => watch.map(Watch::fault).unwrap_or_default(),
     };
+    let deaf = running.and_then(Attempt::hang).map(Hang::fault).unwrap_or_default();
+    let deaf = Some(deaf).filter(|fault| !fault.is_empty());
+    let deaf = deaf.map(|fault| format!("its logs do not say whether it hangs: {fault}"));
+    let notes = Some(note).filter(|note| !note.is_empty()).into_iter().chain(deaf);
+    let note = notes.collect::<Vec<_>>().join("; ");
     let ran = job.progress.ran + running.map(|open| ran_so_far(open, now)).unwrap_or_default();
     let losses = job.tally.releases.saturating_add(job.tally.restarts);
     let is_spot = spec.is_some_and(JobSpec::asks_for_spot);
@@ -132,6 +141,9 @@ fn why_of_status(attempt: &Attempt, phase: Phase) -> Option<String> {
     if attempt.stop == Some(StopWhy::Outdated) {
         let why = "it was restarted in place from an older checkpoint than the newest whole one";
         return Some(format!("attempt {no} is {word} and was asked to stop: {why}"));
+    }
+    if let (Some(StopWhy::Hang), Some(why)) = (attempt.stop, hang::warning(attempt)) {
+        return Some(format!("attempt {no} is {word} and was asked to stop: it hangs: {why}"));
     }
     if matches!(status, Status::Other(_)) {
         let known = format!("attempt {no} shows `{word}`, a word spotkeeper does not know");
@@ -288,6 +300,7 @@ mod tests {
                 runs: Runs::default(),
                 recheck: Recheck::NotDue,
                 missing: Missing::No,
+                hang: Hang::default(),
                 watch: serde_json::from_value(watch).expect("a watch"),
             },
             stop: None,

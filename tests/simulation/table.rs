@@ -108,6 +108,7 @@ fn kind(input: &Input) -> usize {
         // None of these is simulated.
         Input::Missing { .. }
         | Input::TrackerWritten(_)
+        | Input::PodsLooked { .. }
         | Input::Adopt { .. }
         | Input::NotAdopted { .. } => 1,
     }

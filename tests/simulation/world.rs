@@ -530,6 +530,9 @@ impl World {
                 let after = faults::travel(&mut self.rng);
                 self.tell(after, ToDaemon::Input(key.clone(), Input::Watched { no, look }));
             }
+            Effect::LookAtPods { .. } => {
+                self.judge.broke(INTENT, format!("{key}: pods are looked at without a [hang]"));
+            }
             Effect::RewriteTracker(_) => {
                 self.judge
                     .broke(INTENT, format!("{key}: a tracker that nobody allowed to rewrite"));
@@ -1218,5 +1221,6 @@ fn spec(key: &JobKey, prefix: &str, nature: Nature) -> JobSpec {
             on_stopped: OnStopped::Hold,
         },
         list_price_per_hour: None,
+        hang: None,
     }
 }

@@ -375,6 +375,8 @@ impl World {
                 let delay = 50 + self.rng.below(20_000);
                 self.at(self.now + delay, Coming::Input { process, input });
             }
+            // No job of this model has a [hang].
+            Effect::LookAtPods { .. } => {}
             Effect::RewriteTracker(rewrite) => self.rewrite(&rewrite, process),
             Effect::Logs { .. } => {}
             Effect::SweepSoon(_) => {
@@ -1006,6 +1008,7 @@ fn spec() -> JobSpec {
             on_stopped: OnStopped::Hold,
         },
         list_price_per_hour: None,
+        hang: None,
     }
 }
 

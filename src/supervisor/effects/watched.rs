@@ -45,6 +45,7 @@ fn watched(folder: &std::path::Path) -> (Effects, mpsc::Receiver<Message>, Book,
         total_steps: None,
         retry: Retry { alike: 5, give_up: second, on_stopped: OnStopped::Hold },
         list_price_per_hour: None,
+        hang: None,
     };
     let digest = Digest("0".repeat(64));
     let mut job = Job::new(key, digest.clone());

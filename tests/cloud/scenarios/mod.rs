@@ -8,6 +8,7 @@
 mod acts;
 mod blindness;
 mod cancels;
+mod hangs;
 mod late;
 mod odds;
 mod outpost;

@@ -454,5 +454,6 @@ fn spec() -> JobSpec {
         total_steps: Some(1000),
         retry: Retry { alike: 5, give_up: 24 * HOUR, on_stopped: OnStopped::Hold },
         list_price_per_hour: None,
+        hang: None,
     }
 }

@@ -8,6 +8,7 @@ mod ends;
 mod fenced;
 mod forgotten;
 mod frozen;
+mod hang;
 mod identity;
 mod looks;
 mod lost;

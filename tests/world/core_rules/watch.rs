@@ -16,7 +16,7 @@ use spotkeeper::model::time::WallTime;
 use std::time::Duration;
 
 /// An attempt that runs from step 100.
-fn from_100() -> Desk {
+pub(super) fn from_100() -> Desk {
     let mut desk = Desk::new();
     desk.feed(Input::Tick).submit(whole(&[100])).live();
     desk
@@ -52,7 +52,7 @@ fn shown(desk: &mut Desk, findings: Findings) {
 }
 
 /// Whole checkpoints of these steps, the newest written at `at`.
-fn written(steps: &[u64], at: WallTime) -> Findings {
+pub(super) fn written(steps: &[u64], at: WallTime) -> Findings {
     let mut findings = whole(steps);
     findings.candidates[0].newest_object = Some(at);
     findings.candidates[0].oldest_object = Some(at.minus(Duration::from_secs(30)));
@@ -61,7 +61,7 @@ fn written(steps: &[u64], at: WallTime) -> Findings {
 
 /// It saves `count` times, `every` so often and 10 steps apart, and is looked at as often as it wants.
 /// Answers the step and the time of the newest.
-fn saves(desk: &mut Desk, first: u64, count: u32, every: Duration) -> (u64, WallTime) {
+pub(super) fn saves(desk: &mut Desk, first: u64, count: u32, every: Duration) -> (u64, WallTime) {
     let began = desk.now.wall;
     loop {
         until_asked(desk);
