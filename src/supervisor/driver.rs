@@ -221,6 +221,16 @@ impl Driver {
         }
     }
 
+    /// Brings the next backup, and with it the next sweep of blobs, forward, but never one that was
+    /// put off because it failed.
+    pub(super) fn back_up_soon(&mut self) {
+        let now = self.clock.now().boot;
+        let is_put_off = self.backup_due.at <= now.plus(BACKUP_RETRY);
+        if !is_put_off {
+            self.backup_due.at = now;
+        }
+    }
+
     async fn wait(&mut self) {
         if !self.pending.is_empty() {
             return;

@@ -184,6 +184,10 @@ impl Driver {
             Ok(kept) => {
                 self.evidence.put_since_sweep += kept.bytes;
                 self.push(Work::Keep(kept));
+                if self.evidence.is_full() {
+                    // What talks much must not leave the ends after it without evidence for a day.
+                    self.back_up_soon();
+                }
             }
             Err(why) if tries + 1 < TRIES_LIMIT => {
                 tracing::debug!(job = %key, attempt = no, %why, "evidence is fetched again");
@@ -505,6 +509,8 @@ pub(super) fn earliest(a: Option<BootTime>, b: Option<BootTime>) -> Option<BootT
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ids::{JobName, Owner};
+    use crate::model::time::WallTime;
     use serde_json::json;
 
     #[test]
@@ -520,6 +526,36 @@ mod tests {
             .collect();
         assert_eq!(found, ["0 a 1", "0.history-0 a 0", "2 b "]);
         assert!(pods(&json!({ "Pods": "none" })).is_empty());
+    }
+
+    #[test]
+    fn the_oldest_answers_go_for_the_newest_and_all_have_a_limit() {
+        let key = JobKey { name: JobName::new("loud").expect("a name"), run: 1 };
+        let kept = |no: AttemptNo| StoredEvidence {
+            job: key.clone(),
+            attempt: no,
+            taken: WallTime(i64::from(no)),
+            digest: Digest::of(&no.to_be_bytes()),
+            bytes: ATTEMPT_LIMIT_BYTES as u64,
+        };
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let started = crate::service::clock::Clock::new().now();
+        let mut book = Book::new(owner, started, BTreeMap::new());
+        let room = u32::try_from(ALL_LIMIT_BYTES / ATTEMPT_LIMIT_BYTES as u64).expect("few");
+        let mut batch = Batch::default();
+        for no in 1..=3 * room {
+            let gone = put(&mut batch, &book, &kept(no)).expect("it fits");
+            for one in &gone {
+                book.evidence.remove(one);
+            }
+            book.evidence.insert((key.clone(), no), kept(no));
+            let oldest: Vec<AttemptNo> = gone.iter().map(|(_, no)| *no).collect();
+            assert_eq!(oldest, if no > room { vec![no - room] } else { Vec::new() });
+            let bytes: u64 = book.evidence.values().map(|kept| kept.bytes).sum();
+            assert!(bytes <= ALL_LIMIT_BYTES, "{bytes}");
+        }
+        // What no record names any more is what a sweep may take.
+        assert_eq!(book.digests_in_use().len(), usize::try_from(room).expect("few"));
     }
 
     #[test]
