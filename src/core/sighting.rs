@@ -2,7 +2,8 @@
 //!
 //! What always holds: a job that is not proved ours is never stopped and never taken for an
 //! attempt; while it is not seen ended, it holds the next submission. An attempt on record
-//! survives; a second one of ours beside it is stopped.
+//! survives; a second one of ours beside it, or beside one of another job that writes to the same
+//! prefix, is stopped.
 
 use super::event::Word;
 use super::identity::{Proof, prove};
@@ -100,10 +101,12 @@ fn is_active(status: &Status) -> bool {
 }
 
 /// An attempt that was believed gone or never created shows up alive. The attempt on record
-/// survives; this one is stopped, or taken up where nothing else is open.
+/// survives; this one is stopped, or taken up where nothing else is open and no other job writes to
+/// its prefix.
 fn take_back(draft: &mut Draft<'_>, sighting: &Sighting, no: AttemptNo, what: &str) {
     let id = &sighting.cloud.id;
-    if draft.next.open.is_empty() && draft.next.result.is_none() {
+    let is_alone = draft.next.open.is_empty() && draft.given.gate.writer.is_none();
+    if is_alone && draft.next.result.is_none() {
         draft.say(Some(no), Word::Returned, format!("{id} {what}; it is taken up"));
         adopt(draft, sighting, no, None);
     } else {
@@ -173,10 +176,20 @@ fn on_stranger(draft: &mut Draft<'_>, sighting: &Sighting) {
         // It was submitted after that end: a person had asked for more.
         draft.next.result = None;
     }
-    if !draft.next.open.is_empty() && !cloud.status.is_end() {
+    if cloud.status.is_end() {
+        return adopt(draft, sighting, no, None);
+    }
+    if !draft.next.open.is_empty() {
         draft.say(Some(no), Word::Alarm, format!("two jobs of ours at one time: {}", cloud.id));
     }
-    adopt(draft, sighting, no, None);
+    // An earlier store had sent it, and it may have come late: another job writes there by now.
+    let writer = draft.given.gate.writer.clone();
+    if let Some(writer) = &writer {
+        let text = format!("{writer} writes to its checkpoint prefix: {} is stopped", cloud.id);
+        draft.say(Some(no), Word::Twin, text.clone());
+        draft.say(Some(no), Word::Alarm, text);
+    }
+    adopt(draft, sighting, no, writer.map(|_| StopWhy::Twin));
 }
 
 /// Puts a cloud job on record as attempt `no`.

@@ -23,6 +23,9 @@ pub struct Gate {
     pub other_writer: Option<String>,
     /// Another job that holds an equal or nested checkpoint prefix.
     pub lease: Option<JobKey>,
+    /// Another job of which an attempt is open on such a prefix. Told only where the cloud shows a
+    /// job of ours that is not an open attempt.
+    pub writer: Option<JobKey>,
     /// Whether the target may have one more attempt open.
     pub slot: bool,
     /// Whether this process is on its way out.

@@ -9,7 +9,7 @@ use crate::model::cloud::CloudJob;
 use crate::model::ids::{
     AttemptNo, CloudId, Digest, JobKey, JobName, Mark, Owner, Run, TargetName,
 };
-use crate::model::spec::{JobSpec, Place, Target};
+use crate::model::spec::{CheckpointSpec, JobSpec, Place, Target};
 use crate::model::time::{BootTime, Now};
 use crate::store::records::StoredEvidence;
 use std::collections::{BTreeMap, BTreeSet};
@@ -262,6 +262,7 @@ impl Book {
             other_writer: self.moved.clone().or_else(|| state.other_writer.clone()),
             own_user: state.own_user.clone(),
             lease: if may_follow { self.lease_against(job, spec, staged) } else { None },
+            writer: None,
             slot: !may_follow || target.is_none_or(|target| self.has_slot(job, target, staged)),
             stopping: self.stopping,
             owner: self.owner.clone(),
@@ -303,11 +304,35 @@ impl Book {
             })
             .find(|other| {
                 let specs = other.open.iter().map(|a| &a.spec).chain([&other.spec]);
-                specs
-                    .filter_map(|digest| self.specs.get(digest)?.checkpoint.as_ref())
-                    .any(|checkpoint| checkpoint.overlaps(own))
+                self.overlaps(specs, own)
             })
             .map(|other| other.key.clone())
+    }
+
+    /// Another job of which an attempt is open on an equal or nested checkpoint prefix.
+    pub(super) fn writer_beside(
+        &self,
+        job: &Job,
+        spec: &JobSpec,
+        staged: &BTreeMap<JobKey, Job>,
+    ) -> Option<JobKey> {
+        let own = spec.checkpoint.as_ref()?;
+        self.with_staged(staged)
+            .filter(|other| other.key != job.key)
+            .find(|other| self.overlaps(other.open.iter().map(|a| &a.spec), own))
+            .map(|other| other.key.clone())
+    }
+
+    /// Whether one of these specs has a checkpoint prefix that is equal to or nested with `own`.
+    fn overlaps<'a>(
+        &self,
+        mut specs: impl Iterator<Item = &'a Digest>,
+        own: &CheckpointSpec,
+    ) -> bool {
+        specs.any(|digest| {
+            let checkpoint = self.specs.get(digest).and_then(|spec| spec.checkpoint.as_ref());
+            checkpoint.is_some_and(|checkpoint| checkpoint.overlaps(own))
+        })
     }
 
     /// Whether the other jobs leave room for an attempt of this one.
@@ -418,6 +443,29 @@ mod tests {
         second.recovery = Recovery::Repairing { rewrite };
         book.jobs.insert(second.key.clone(), second.clone());
         assert_eq!(against(&book, &first), Some(second.key));
+    }
+
+    #[test]
+    fn beside_a_job_writes_whoever_has_an_attempt_open_on_its_prefix() {
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let started = Now { wall: WallTime(0), boot: BootTime(0) };
+        let mut book = Book::new(owner, started, BTreeMap::new());
+        let first = idle_job(&mut book, "a", "run");
+        let mut second = idle_job(&mut book, "b", "run/x");
+        let mut third = idle_job(&mut book, "c", "other");
+        let writer = |book: &Book, staged: &BTreeMap<JobKey, Job>| {
+            let spec = std::sync::Arc::clone(&book.specs[&first.spec]);
+            book.writer_beside(&first, &spec, staged)
+        };
+        assert_eq!(writer(&book, &BTreeMap::new()), None, "an idle one holds, and does not write");
+        for job in [&mut second, &mut third] {
+            job.open = open_job(None).open;
+            job.open[0].spec = job.spec.clone();
+        }
+        book.jobs.insert(third.key.clone(), third);
+        assert_eq!(writer(&book, &BTreeMap::new()), None, "another prefix");
+        let staged = BTreeMap::from([(second.key.clone(), second.clone())]);
+        assert_eq!(writer(&book, &staged), Some(second.key), "of the same turn");
     }
 
     #[test]

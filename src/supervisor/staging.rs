@@ -13,6 +13,7 @@ use super::work::Work;
 use crate::core::event::{Event, Word};
 use crate::core::job::{EndedAttempt, Job, Source};
 use crate::core::step::{Effect, Given, Impossible, Input, Step};
+use crate::core::submit::Gate;
 use crate::model::ids::{AttemptNo, JobKey, Mark};
 use crate::model::time::{BootTime, Now};
 use crate::service::crash;
@@ -137,13 +138,17 @@ impl Turn {
         if book.parked.contains_key(&key) {
             return Ok(());
         }
+        let mut writer = None;
         if let Input::Seen { mark, past, .. } = &mut input {
             // What came before it in the same pass may have put its mark on record.
             *past = book.past_of(&key, mark);
+            if job.open.iter().all(|attempt| attempt.mark != *mark) {
+                writer = book.writer_beside(job, &spec, &self.staged);
+            }
         }
         let now = moment.now();
         let Some(mark) = moment.fresh_mark() else { return Ok(()) };
-        let gate = book.gate(job, &spec, &self.staged);
+        let gate = Gate { writer, ..book.gate(job, &spec, &self.staged) };
         let given = Given { now, spec: &spec, gate, mark };
         let decided = AssertUnwindSafe(|| moment.decide(job, &given, input));
         match std::panic::catch_unwind(decided) {

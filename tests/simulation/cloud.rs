@@ -3,17 +3,19 @@
 
 use super::bucket::Bucket;
 use super::bugs::Bug;
-use super::clock::{DAY, MINUTE, Rng, SECOND, at};
+use super::clock::{DAY, HOUR, MINUTE, Rng, SECOND, at};
 use spotkeeper::dlc::list::{Gathered, ListPass, More};
 use spotkeeper::dlc::wire::Page;
 use spotkeeper::model::cloud::{CloudJob, ExitReport, Pod, Status};
-use spotkeeper::model::ids::Owner;
+use spotkeeper::model::ids::{CloudId, Owner};
 use spotkeeper::model::time::WallTime;
 use std::cell::Cell;
 
 /// Steps of a training, and between two saves.
 pub(crate) const TOTAL_STEPS: u64 = 160;
 const STRIDE: u64 = 20;
+/// How long a deleted job is not known.
+const DELETED_FOR: u64 = 4 * HOUR;
 /// Rows of a page.
 const PAGE_ROWS: usize = 3;
 /// What DLC lists where no StartTime is sent.
@@ -39,6 +41,15 @@ pub(crate) enum Origin {
     Late,
     /// A person made it from ours.
     Copy,
+    /// Another installation made it from ours: under its own stamps, with our whole name in its own.
+    Foreign,
+}
+
+impl Origin {
+    /// Whether it writes to the checkpoint prefix of its job.
+    pub(crate) fn writes(self) -> bool {
+        matches!(self, Self::Ours | Self::Late)
+    }
 }
 
 /// What a job file's work does.
@@ -77,6 +88,12 @@ pub(crate) struct Remote {
     pub(crate) stop_asked: bool,
     /// Whether an answer showed an older status: it may look like a restart.
     pub(crate) flapped: Cell<bool>,
+    /// From when to when no answer knows it.
+    pub(crate) hidden: Option<(u64, u64)>,
+    /// It stands still until then.
+    pub(crate) stands_until: u64,
+    /// Whether it ended while no answer knew it.
+    pub(crate) ended_unseen: bool,
     /// What a row that lags behind shows.
     before: Status,
     visible_from: u64,
@@ -108,6 +125,9 @@ impl Remote {
             passes: 0,
             stop_asked: false,
             flapped: Cell::new(false),
+            hidden: None,
+            stands_until: 0,
+            ended_unseen: false,
             before: Status::Creating,
             visible_from: created + lag,
             created,
@@ -128,8 +148,21 @@ impl Remote {
         !self.cloud.status.is_end()
     }
 
+    /// Whether a list shows it.
     pub(crate) fn is_visible(&self, now: u64) -> bool {
-        self.visible_from <= now
+        self.visible_from <= now && self.is_known(now)
+    }
+
+    /// Whether GetJob knows it.
+    pub(crate) fn is_known(&self, now: u64) -> bool {
+        self.hidden.is_none_or(|(from, until)| now < from || until <= now)
+    }
+
+    /// A person deletes it: it ends, and nothing knows it for hours. Not for ever: where all open
+    /// attempts are gone, that is taken for blindness as long as it lasts.
+    pub(crate) fn delete(&mut self, now: u64) {
+        self.hidden = Some((now, now + DELETED_FOR));
+        self.end(now, Truth::Stopped, Status::Stopped, false);
     }
 
     fn become_status(&mut self, status: Status) {
@@ -151,6 +184,7 @@ impl Remote {
             other => other,
         });
         self.cloud.finished = Some(at(now));
+        self.ended_unseen = !self.is_known(now);
         self.count();
     }
 
@@ -191,6 +225,11 @@ impl Remote {
                 self.become_status(Status::EnvPreparing);
                 Some(now + 10 * SECOND + sky.rng.below(30 * SECOND))
             }
+            Status::EnvPreparing if !sky.calm && sky.rng.chance(4) => {
+                "JobFailed".clone_into(&mut self.cloud.reason_code);
+                self.end(now, Truth::UserError, Status::Failed, false);
+                None
+            }
             Status::EnvPreparing => {
                 self.become_status(Status::Running);
                 self.cloud.running = Some(at(now));
@@ -212,7 +251,7 @@ impl Remote {
             Nature::Trains => !sky.calm && sky.rng.chance(3),
             Nature::Plain => false,
         };
-        if sky.nature == Nature::Trains && self.origin != Origin::Copy {
+        if sky.nature == Nature::Trains && self.origin.writes() {
             let whole_from = match sky.rng.below(3) {
                 _ if !released => Some(now),
                 // A release in the middle of a save: torn for ever, or the rest still comes.
@@ -220,7 +259,8 @@ impl Remote {
                 1 => Some(now + 10 * SECOND + sky.rng.below(90 * SECOND)),
                 _ => Some(now),
             };
-            sky.bucket.save(sky.prefix, self.step, now, whole_from);
+            let by = (self.cloud.id.clone(), sky.beside.clone());
+            sky.bucket.save(sky.prefix, self.step, now, whole_from, by);
         }
         let held = sky.rng.chance(20);
         if released && sky.restarts_in_place && sky.rng.chance(40) {
@@ -272,6 +312,8 @@ pub(crate) struct Sky<'a> {
     pub(crate) calm: bool,
     pub(crate) market_opens: u64,
     pub(crate) restarts_in_place: bool,
+    /// Another attempt of the same job that runs.
+    pub(crate) beside: Option<CloudId>,
 }
 
 /// How a list comes.
@@ -391,6 +433,23 @@ pub(crate) fn in_full(
         bug.bend_row(&mut cloud, owner);
     }
     cloud
+}
+
+/// GetJob of an attempt that a complete list lacks; `None` is a 404.
+pub(crate) fn get(
+    id: &CloudId,
+    remotes: &[Remote],
+    (now, stormy): (u64, bool),
+    with: (&mut Rng, &Owner, Option<Bug>),
+) -> Option<CloudJob> {
+    let remote = remotes.iter().find(|remote| remote.cloud.id == *id)?;
+    if !remote.is_known(now) || (stormy && with.0.chance(5)) {
+        if with.2 == Some(Bug::NotFoundIsEnded) {
+            return Some(CloudJob { status: Status::Failed, ..remote.cloud.clone() });
+        }
+        return None;
+    }
+    Some(in_full(remote.cloud.clone(), remotes, stormy, with))
 }
 
 fn pod(n: u32) -> Pod {

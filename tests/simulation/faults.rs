@@ -3,6 +3,7 @@
 use super::clock::{DAY, HOUR, MINUTE, Rng, SECOND};
 use super::cloud::Weather;
 use super::disk::Wrong;
+use super::table::Situation;
 use spotkeeper::core::step::Act;
 
 /// How long the server takes a request at most after its date.
@@ -27,12 +28,53 @@ pub(crate) enum Fault {
     Targets { acceptance: u64, max_parallel: u32 },
     /// A person copies a job in the console.
     Copy,
+    /// Another installation imports one of our jobs.
+    Foreign,
+    /// The cloud does not know a job any more: for so long, or because a person deleted it.
+    Vanish(Option<u64>),
     /// A person stops a job in the console.
     StopByOther,
     /// No machine is to be had until then.
     MarketCloses(u64),
     /// A backup of the store.
     Backup,
+}
+
+/// What comes the first time that a job is in a situation: chance alone meets the short ones seldom.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Opportunity {
+    pub(crate) situation: Situation,
+    pub(crate) deed: Deed,
+}
+
+/// What is done to the job that is found there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Deed {
+    Act(Act),
+    Edit(Edit),
+    Crash,
+    StopByOther,
+    Vanish,
+}
+
+/// The opportunities that a life takes.
+pub(crate) fn opportunities(rng: &mut Rng) -> Vec<Opportunity> {
+    let deeds = [
+        Deed::Act(Act::Cancel),
+        Deed::Act(Act::Pause),
+        Deed::Act(Act::Resume),
+        Deed::Act(Act::Retry),
+        Deed::Edit(Edit::Spec),
+        Deed::Edit(Edit::Gone),
+        Deed::Crash,
+        Deed::StopByOther,
+        Deed::Vanish,
+    ];
+    let draw = |rng: &mut Rng| Opportunity {
+        situation: rng.one_of(&Situation::ALL),
+        deed: rng.one_of(&deeds),
+    };
+    (0..3).map(|_| draw(rng)).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +100,15 @@ pub(crate) enum Fate {
     },
     /// Made, and the answer lost; then these very bytes are sent again by something on the way.
     NonceUsed,
+    /// Held for nearly as long as it can be accepted, while the calendar here goes wrong for a part
+    /// of the wait.
+    HeldOverStep,
     /// Made, a 5xx here.
-    BrokenAnswer,
+    BrokenAnswer {
+        slow: bool,
+        /// A person copies it before any list shows it.
+        copied: bool,
+    },
     /// Made, but no list shows it for days: and this machine is away meanwhile.
     LongAway,
     Good {
@@ -88,6 +137,14 @@ pub(crate) fn drawn(rng: &mut Rng, jobs: usize, calm_from: u64) -> Vec<(u64, Fau
     }
     for _ in 0..rng.below(3) {
         faults.push((rng.below(calm_from), Fault::Copy));
+    }
+    if rng.chance(20) {
+        faults.push((rng.below(calm_from), Fault::Foreign));
+    }
+    for _ in 0..rng.below(3) {
+        let back = 5 * MINUTE + rng.below(2 * HOUR);
+        let back = (!rng.chance(30)).then_some(back);
+        faults.push((rng.below(calm_from), Fault::Vanish(back)));
     }
     if rng.chance(12) {
         faults.push((rng.below(calm_from), Fault::StopByOther));
@@ -137,9 +194,10 @@ pub(crate) fn fate(rng: &mut Rng) -> Fate {
         5..9 => Fate::Refused { passing: true },
         9..11 => Fate::Refused { passing: false },
         11..16 => Fate::LostThere,
-        16..30 => Fate::Held { late: rng.chance(12) },
+        16..29 => Fate::Held { late: rng.chance(15) },
+        29 => Fate::HeldOverStep,
         30..34 => Fate::NonceUsed,
-        34..40 => Fate::BrokenAnswer,
+        34..40 => Fate::BrokenAnswer { slow: rng.chance(40), copied: rng.chance(15) },
         40..42 => Fate::LongAway,
         _ => Fate::Good { twice: rng.chance(10), slow: rng.chance(15) },
     }
@@ -170,6 +228,12 @@ pub(crate) fn commit(rng: &mut Rng) -> Option<Wrong> {
         8..10 => Some(Wrong::Full),
         _ => None,
     }
+}
+
+/// The time that an answer takes which may take long: the bucket's, a log's.
+pub(crate) fn long_travel(rng: &mut Rng, stormy: bool) -> u64 {
+    let long = if stormy && rng.chance(10) { rng.below(3 * MINUTE) } else { 0 };
+    travel(rng) + long
 }
 
 /// The time that an answer takes.

@@ -1,6 +1,7 @@
 //! What must hold after every step. Kept on the model's own books, which know what the program
 //! cannot: whether a request that had no answer was accepted, and why a job really ended.
 
+use super::clock::MINUTE;
 use super::cloud::{Origin, Remote, Truth};
 use super::table::Table;
 use spotkeeper::core::event::Word;
@@ -11,6 +12,7 @@ use spotkeeper::model::checkpoint::Look;
 use spotkeeper::model::ids::{CloudId, JobKey};
 use spotkeeper::model::time::BootTime;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// A broken promise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +36,19 @@ pub(crate) const RESUME: &str = "no resume from a refused checkpoint, none from 
 pub(crate) const RELOAD: &str = "state after reload = state before";
 pub(crate) const COPY: &str = "a person's copy is left alone";
 pub(crate) const RESTARTS: &str = "each restart in place is told once";
+pub(crate) const LOST: &str = "lost only after long, and over a prefix that stands still";
+pub(crate) const OVERLAP: &str = "no resume from a checkpoint written while two attempts ran";
 pub(crate) const POSSIBLE: &str = "no impossible pair, no panic, no record too large";
+
+/// Below the 15 minutes of the core by what one transient answer before may add.
+const LOST_AFTER: u64 = 12 * MINUTE;
+
+/// A run of this length is progress where there are no checkpoints.
+const LONG_RUN: Duration = Duration::from_secs(30 * 60);
+
+fn is_retry(input: &Input) -> bool {
+    matches!(input, Input::Operator(Act::Retry | Act::RetryFrom(_)))
+}
 
 /// The model's own books.
 #[derive(Debug, Default)]
@@ -52,8 +66,15 @@ pub(crate) struct Judge {
     pub(crate) truths: BTreeMap<CloudId, Truth>,
     /// Restarts in place that were told.
     pub(crate) told: BTreeMap<CloudId, u32>,
+    /// Cloud jobs that once were not known: one that comes back begins a record of its own.
+    pub(crate) vanished: BTreeSet<CloudId>,
+    /// Twins that were followed.
+    pub(crate) returned: BTreeSet<CloudId>,
     /// Cloud jobs that were noted as copies or strangers.
     pub(crate) noted: BTreeSet<CloudId>,
+    /// When a person last let a job start again, and from where they alone say.
+    pub(crate) retried: BTreeMap<JobKey, BootTime>,
+    pub(crate) asked_from: BTreeSet<JobKey>,
     /// Looks and sends under way in this process.
     pub(crate) looking: BTreeSet<JobKey>,
     pub(crate) sending: BTreeSet<(JobKey, u32)>,
@@ -80,10 +101,14 @@ impl Judge {
                 self.broke(ONE_NODE, format!("{:?} was {truth:?}", ended.id));
             }
         }
-        if let Input::Operator(Act::Retry) = input
-            && step.next.wanted == Wanted::Run
-        {
-            self.cancelled.remove(&job.key);
+        if is_retry(input) {
+            self.retried.insert(job.key.clone(), given.now.boot);
+            if step.next.wanted == Wanted::Run {
+                self.cancelled.remove(&job.key);
+            }
+            if matches!(input, Input::Operator(Act::RetryFrom(_))) {
+                self.asked_from.insert(job.key.clone());
+            }
         }
         for copy in step.next.copies.iter().filter(|copy| !job.copies.contains(copy)) {
             self.noted.insert(copy.clone());
@@ -92,7 +117,7 @@ impl Judge {
 
     fn is_final(&mut self, job: &Job, input: &Input, step: &Step) {
         let Some(result) = &job.result else { return };
-        let persons = *input == Input::Operator(Act::Retry);
+        let persons = is_retry(input);
         // A new store learns of history in the order of the list.
         let history = self.wiped && matches!(input, Input::Seen { .. });
         if result.kind == OutcomeKind::Succeeded
@@ -131,8 +156,12 @@ impl Judge {
             self.gained.insert((job.key.clone(), *no));
         }
         let ended = job.unjudged.as_ref().map(|ended| (job.key.clone(), ended.attempt.no));
-        let gained = is_new || ended.is_some_and(|attempt| self.gained.contains(&attempt));
-        if after.ends < before.ends && !gained && *input != Input::Operator(Act::Retry) {
+        // Without checkpoints a long run is progress.
+        let mut ends = job.unjudged.iter().chain(&step.ended);
+        let ran_long = given.spec.checkpoint.is_none() && ends.any(|end| end.ran >= LONG_RUN);
+        let gained =
+            is_new || ran_long || ended.is_some_and(|attempt| self.gained.contains(&attempt));
+        if after.ends < before.ends && !gained && !is_retry(input) {
             self.broke(BUDGET, format!("{} ends became {}", before.ends, after.ends));
         }
         let counted = job.unjudged.as_ref().is_some_and(|ended| {
@@ -234,6 +263,9 @@ impl Judge {
             let Some(id) = data["id"].as_str().and_then(|id| CloudId::new(id).ok()) else {
                 return self.broke(RESTARTS, format!("no id: {data}"));
             };
+            if self.vanished.contains(&id) {
+                continue;
+            }
             let told = self.told.entry(id).or_default();
             *told += 1;
             if data["restart"] != *told {
@@ -246,6 +278,16 @@ impl Judge {
             if text.starts_with("cannot be") || text.contains("is parked") {
                 self.broke(POSSIBLE, text.clone());
             }
+        }
+    }
+
+    /// An attempt that still ran was given up.
+    pub(crate) fn lost(&mut self, id: &CloudId, gone_for: u64, still_for: Option<u64>) {
+        let is_long = |ms: u64| ms >= LOST_AFTER;
+        if !is_long(gone_for) || still_for.is_some_and(|ms| !is_long(ms)) {
+            let what =
+                format!("{id} is gone for {gone_for} ms, its prefix still for {still_for:?}");
+            self.broke(LOST, what);
         }
     }
 
@@ -265,7 +307,7 @@ impl Judge {
         }
         let twins = remotes.iter().filter(|r| r.origin == Origin::Late && r.is_alive());
         for twin in twins.filter(|twin| twin.passes > 3 && !twin.stop_asked && !self.wiped) {
-            let beside = alive.iter().any(|one| one.job == twin.job);
+            let beside = alive.iter().any(|o| o.job == twin.job || overlaps(o.job, twin.job));
             // One that came so late that it was not proved ours holds the job instead, until a
             // person says otherwise.
             if beside && !self.noted.contains(&twin.cloud.id) {

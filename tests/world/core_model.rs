@@ -269,6 +269,7 @@ impl World {
             new_store: waits.then(|| "the store is new".to_owned()),
             other_writer: None,
             lease: None,
+            writer: None,
             slot: true,
             stopping: false,
             own_user: None,

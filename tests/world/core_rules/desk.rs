@@ -416,6 +416,7 @@ pub(super) fn gate() -> Gate {
         new_store: None,
         other_writer: None,
         lease: None,
+        writer: None,
         slot: true,
         stopping: false,
         own_user: Some("u1".to_owned()),

@@ -209,6 +209,38 @@ fn a_late_one_is_taken_up_where_nothing_else_is_open() {
 }
 
 #[test]
+fn a_job_of_ours_that_nobody_awaits_is_stopped_where_another_job_writes() {
+    let late = |desk: &mut Desk| {
+        let mut late = cloud(1, &first_mark(desk), Status::Running);
+        late.created = Some(desk.now.wall);
+        late
+    };
+    let mut came_late = absent();
+    let late = late(&mut came_late);
+    let mut came_back = Desk::running();
+    let back = came_back.cloud(Status::Running);
+    came_back.end(HOUR, as_in("failed_exit137"));
+    let unknown = (Desk::new(), stranger(7, Status::Running));
+    for (mut desk, shown) in [(came_late, late), (came_back, back), unknown] {
+        desk.gate.writer = Some(desk.job.key.clone());
+        desk.see(shown.clone());
+        assert_eq!(desk.job.open[0].stop, Some(StopWhy::Twin), "{}", shown.id);
+        assert_eq!((desk.stops(), desk.count(Word::Twin)), (1, 1), "{}", shown.id);
+        assert!(desk.count(Word::Alarm) > 0, "{}", shown.id);
+        // Its end decides nothing; the job waits for the other one.
+        desk.gate.lease = desk.gate.writer.take();
+        desk.see(CloudJob { status: Status::Stopped, ..shown });
+        assert!(desk.job.open.is_empty() && desk.job.block.is_none());
+        assert!(!desk.sends());
+    }
+    // What has ended writes no more.
+    let mut desk = Desk::new();
+    desk.gate.writer = Some(desk.job.key.clone());
+    desk.see(stranger(7, Status::Failed));
+    assert_eq!((desk.stops(), desk.count(Word::Twin)), (0, 0));
+}
+
+#[test]
 fn a_late_one_of_another_user_is_left_alone() {
     let mut desk = absent();
     desk.submit(none()).live();
