@@ -57,6 +57,10 @@ pub(crate) enum Deed {
     Vanish,
 }
 
+/// Situations that come seldom.
+const SHORT: [Situation; 4] =
+    [Situation::TwoOpen, Situation::TwoOpen, Situation::StopAsked, Situation::Settling];
+
 /// The opportunities that a life takes.
 pub(crate) fn opportunities(rng: &mut Rng) -> Vec<Opportunity> {
     let deeds = [
@@ -71,7 +75,7 @@ pub(crate) fn opportunities(rng: &mut Rng) -> Vec<Opportunity> {
         Deed::Vanish,
     ];
     let draw = |rng: &mut Rng| Opportunity {
-        situation: rng.one_of(&Situation::ALL),
+        situation: if rng.chance(25) { rng.one_of(&SHORT) } else { rng.one_of(&Situation::ALL) },
         deed: rng.one_of(&deeds),
     };
     (0..3).map(|_| draw(rng)).collect()
@@ -187,6 +191,9 @@ fn people(rng: &mut Rng, faults: &mut Vec<(u64, Fault)>, job: usize, calm_from: 
     }
 }
 
+/// How late an answer to CreateJob may be.
+pub(crate) const ANSWER_LATE: u64 = 6 * MINUTE;
+
 /// The fate of a CreateJob in a storm.
 pub(crate) fn fate(rng: &mut Rng) -> Fate {
     match rng.below(100) {
@@ -194,10 +201,10 @@ pub(crate) fn fate(rng: &mut Rng) -> Fate {
         5..9 => Fate::Refused { passing: true },
         9..11 => Fate::Refused { passing: false },
         11..16 => Fate::LostThere,
-        16..29 => Fate::Held { late: rng.chance(15) },
+        16..29 => Fate::Held { late: rng.chance(25) },
         29 => Fate::HeldOverStep,
         30..34 => Fate::NonceUsed,
-        34..40 => Fate::BrokenAnswer { slow: rng.chance(40), copied: rng.chance(15) },
+        34..40 => Fate::BrokenAnswer { slow: rng.chance(60), copied: rng.chance(15) },
         40..42 => Fate::LongAway,
         _ => Fate::Good { twice: rng.chance(10), slow: rng.chance(15) },
     }
@@ -232,7 +239,7 @@ pub(crate) fn commit(rng: &mut Rng) -> Option<Wrong> {
 
 /// The time that an answer takes which may take long: the bucket's, a log's.
 pub(crate) fn long_travel(rng: &mut Rng, stormy: bool) -> u64 {
-    let long = if stormy && rng.chance(10) { rng.below(3 * MINUTE) } else { 0 };
+    let long = if stormy && rng.chance(20) { rng.below(3 * MINUTE) } else { 0 };
     travel(rng) + long
 }
 

@@ -153,8 +153,8 @@ impl Kind {
                 SendOutcome::NotSent { .. } => Self::NotSent,
                 SendOutcome::Unknown { .. } => Self::NoAnswer,
             },
-            Input::Seen { cloud, .. } if cloud.display_name.ends_with("_copy") => Self::Copy,
             Input::Seen { cloud, .. } if matches!(cloud.status, Status::Other(_)) => Self::OddWord,
+            Input::Seen { cloud, .. } if cloud.display_name.ends_with("_copy") => Self::Copy,
             Input::Seen { cloud, .. } if cloud.status.is_end() => Self::SeenEnd,
             Input::Seen { .. } => Self::Seen,
             Input::Missing { .. } => Self::Gone,
@@ -169,47 +169,103 @@ impl Kind {
     }
 }
 
-/// Why this input cannot meet a job in this situation, if it cannot.
-pub(crate) fn unreachable(situation: Situation, kind: Kind) -> Option<&'static str> {
-    use Situation as S;
-    let open = !matches!(
-        situation,
-        S::Over | S::Blocked | S::Paused | S::Looking | S::Settling | S::Waiting | S::Ready
-    );
-    match kind {
-        Kind::Started | Kind::Spec | Kind::File => None,
-        Kind::Cancel | Kind::Pause | Kind::Resume | Kind::Retry => None,
-        Kind::Seen | Kind::OddWord | Kind::SeenEnd | Kind::Copy => None,
-        Kind::Tick | Kind::Logs | Kind::Watched => None,
-        Kind::Accepted | Kind::NoAnswer => (situation == S::Unknown).then_some(
-            "an attempt becomes unknown by its answer, or with a start, which cuts off answers",
-        ),
-        Kind::Refused | Kind::NotSent => match situation {
-            S::Unknown => {
-                Some("an attempt becomes unknown by its answer, or with a start, which cuts it off")
-            }
-            S::Live | S::Missing | S::StopAsked => Some("what was not made is never seen"),
-            _ if !open => Some("what was not made is open until its answer says so"),
-            _ => None,
-        },
-        Kind::Gone => match situation {
-            S::Unknown | S::Intended => Some("only what has an id can be missed"),
-            _ if !open => Some("only an open attempt can be missed"),
-            _ => None,
-        },
-        Kind::Pass | Kind::Gap => (situation == S::Settling).then_some(
-            "a pass is for attempts that are open as it is taken, and after an end a look is \
-             asked for and answered before anything settles",
-        ),
-        Kind::Looked | Kind::Blind => match situation {
-            S::Unknown | S::Intended => {
-                Some("nothing is sent while a look is out, and a start voids it")
-            }
-            S::Waiting | S::Ready => Some("both come of a look's answer; a later look leaves them"),
-            _ => None,
-        },
+/// Whether an input is to meet a job in a situation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meeting {
+    /// Often enough, in a long run.
+    Expected,
+    /// It can be, and needs two chances within seconds: counted, and not asked for.
+    Seldom(&'static str),
+    /// It cannot be, and nothing of the kind may be seen.
+    Never(&'static str),
+}
+
+impl Meeting {
+    pub(crate) fn of(situation: Situation, kind: Kind) -> Self {
+        use Situation as S;
+        let open = !matches!(
+            situation,
+            S::Over | S::Blocked | S::Paused | S::Looking | S::Settling | S::Waiting | S::Ready
+        );
+        match kind {
+            Kind::Started | Kind::Spec | Kind::File => Self::Expected,
+            Kind::Cancel | Kind::Pause | Kind::Resume | Kind::Retry => Self::Expected,
+            Kind::OddWord | Kind::SeenEnd | Kind::Copy => Self::Expected,
+            Kind::Seen => match situation {
+                S::Settling => Self::Seldom("what settles does so for a minute"),
+                _ => Self::Expected,
+            },
+            Kind::Tick => match situation {
+                S::StopAsked => Self::Seldom(
+                    "each pass asks for a stop again: only a tick that waited in the queue comes",
+                ),
+                S::TwoOpen => Self::Seldom(TWO),
+                _ => Self::Expected,
+            },
+            Kind::Logs => match situation {
+                S::Cancelling | S::TwoOpen | S::Missing | S::StopAsked => Self::Seldom(
+                    "logs come right after an end, and here another attempt is not seen ended",
+                ),
+                _ => Self::Expected,
+            },
+            Kind::Watched => match situation {
+                S::TwoOpen => Self::Seldom(TWO),
+                S::Blocked | S::Settling => Self::Seldom(
+                    "a look at what runs is out for seconds, and before this comes a second one",
+                ),
+                _ => Self::Expected,
+            },
+            Kind::Accepted | Kind::NoAnswer => match situation {
+                S::Unknown => Self::Never(UNKNOWN),
+                S::TwoOpen => Self::Seldom(TWO),
+                S::Missing | S::StopAsked | S::Settling => {
+                    Self::Seldom("an answer would have to be late by several minutes")
+                }
+                _ => Self::Expected,
+            },
+            Kind::Refused | Kind::NotSent => match situation {
+                S::Unknown => Self::Never(UNKNOWN),
+                S::Live | S::Missing | S::StopAsked => Self::Never("what was not made is not seen"),
+                S::TwoOpen => Self::Seldom(TWO),
+                _ if !open => Self::Never("what was not made is open until its answer says so"),
+                _ => Self::Expected,
+            },
+            Kind::Gone => match situation {
+                S::Unknown | S::Intended => Self::Never("only what has an id can be missed"),
+                _ if !open => Self::Never("only an open attempt can be missed"),
+                _ => Self::Expected,
+            },
+            Kind::Pass | Kind::Gap => match situation {
+                S::Settling => Self::Never(
+                    "a pass is for attempts that are open as it is taken, and after an end a look \
+                     is asked for and answered before anything settles",
+                ),
+                S::Intended | S::Ready | S::Blocked | S::Paused | S::Waiting => Self::Seldom(
+                    "an unknown attempt is seen ended in the same pass, and of a job without \
+                     checkpoints: nothing else decides more within a pass",
+                ),
+                _ => Self::Expected,
+            },
+            Kind::Looked | Kind::Blind => match situation {
+                S::Unknown | S::Intended => {
+                    Self::Never("nothing is sent while a look is out, and a start voids it")
+                }
+                S::Waiting | S::Ready => {
+                    Self::Never("both come of a look's answer; a later look leaves them")
+                }
+                S::Cancelling | S::TwoOpen | S::Missing | S::StopAsked => Self::Seldom(
+                    "a look beside an open attempt comes after a restart in place, and is out for \
+                     seconds",
+                ),
+                _ => Self::Expected,
+            },
+        }
     }
 }
+
+const TWO: &str = "two at one time are an accident already, and last for two sweeps";
+const UNKNOWN: &str =
+    "an attempt becomes unknown by its answer, or with a start, which cuts off answers";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Table {
@@ -237,21 +293,21 @@ impl Table {
         for situation in Situation::ALL {
             for kind in Kind::ALL {
                 let hits = self.hits[situation as usize][kind as usize];
-                match unreachable(situation, kind) {
-                    None if is_long && hits < HITS => {
+                match Meeting::of(situation, kind) {
+                    Meeting::Expected if is_long && hits < HITS => {
                         wrong.push(format!("{kind:?} met {situation:?} {hits} times"));
                     }
-                    Some(why) if hits > 0 => {
+                    Meeting::Never(why) if hits > 0 => {
                         wrong.push(format!("{kind:?} met {situation:?} {hits} times, and {why}"));
                     }
-                    None | Some(_) => {}
+                    Meeting::Expected | Meeting::Seldom(_) | Meeting::Never(_) => {}
                 }
             }
         }
         wrong
     }
 
-    /// `-` stands for what cannot be.
+    /// `-` stands for what cannot be; in brackets stands what is not asked for.
     pub(crate) fn text(&self) -> String {
         let mut text = format!("{:>10}", "");
         for situation in Situation::ALL {
@@ -261,8 +317,11 @@ impl Table {
             let _ = write!(text, "\n{:>10}", format!("{kind:?}"));
             for situation in Situation::ALL {
                 let hits = self.hits[situation as usize][kind as usize];
-                let cannot = hits == 0 && unreachable(situation, kind).is_some();
-                let cell = if cannot { "-".to_owned() } else { hits.to_string() };
+                let cell = match Meeting::of(situation, kind) {
+                    Meeting::Never(_) if hits == 0 => "-".to_owned(),
+                    Meeting::Seldom(_) => format!("({hits})"),
+                    Meeting::Expected | Meeting::Never(_) => hits.to_string(),
+                };
                 let _ = write!(text, " {cell:>10}");
             }
         }

@@ -5,7 +5,7 @@ use super::{Coming, ToDaemon, World};
 use crate::bugs::Bug;
 use crate::clock::{DAY, HOUR, MINUTE, SECOND};
 use crate::cloud::{Counter, Origin, Remote};
-use crate::faults::{self, ACCEPTED_FOR, Fate, Fault, SKEW_LIMIT};
+use crate::faults::{self, ACCEPTED_FOR, ANSWER_LATE, Fate, Fault, SKEW_LIMIT};
 use crate::invariants::{BUDGET, OVERLAP, TWICE};
 use spotkeeper::core::job::{Attempt, Job, Start, StopWhy};
 use spotkeeper::core::step::Input;
@@ -197,7 +197,7 @@ impl World {
             Fate::BrokenAnswer { slow, copied } => {
                 request.copied = copied;
                 self.at(self.clock.ms + travel, Coming::Request(request));
-                let late = if slow { self.rng.below(3 * MINUTE) } else { travel };
+                let late = if slow { self.rng.below(ANSWER_LATE) } else { travel };
                 (travel + late, Some(unknown()))
             }
             Fate::LongAway => {
@@ -209,7 +209,7 @@ impl World {
                 (0, None)
             }
             Fate::Good { twice, slow } => {
-                let late = if slow { self.rng.below(3 * MINUTE) } else { 20 };
+                let late = if slow { self.rng.below(ANSWER_LATE) } else { 20 };
                 request.reply = Some((self.process, twice, late));
                 self.at(self.clock.ms + travel, Coming::Request(request));
                 (0, None)
