@@ -299,7 +299,7 @@ impl World {
                 Input::Logs { ended, pods }
             }
             Effect::SweepSoon(_) => return,
-            Effect::Stop { .. } | Effect::RewriteTracker(_) => {
+            Effect::Stop { .. } | Effect::LookAtPods { .. } | Effect::RewriteTracker(_) => {
                 panic!("{key}: nobody asked for {effect:?}")
             }
         };
@@ -356,7 +356,7 @@ impl World {
     /// One complete pass over the list.
     fn pass(&mut self) {
         let now = self.now();
-        let known = self.book.known_at(&self.place);
+        let known = self.book.known_at(&self.place, now.wall);
         let start = self.lookback.start(now, known.oldest);
         let mut jobs = Vec::new();
         for plan in &self.plans {
@@ -538,5 +538,6 @@ fn spec(key: &JobKey) -> JobSpec {
             on_stopped: OnStopped::Hold,
         },
         list_price_per_hour: None,
+        hang: None,
     }
 }

@@ -7,8 +7,8 @@
 
 pub mod act;
 pub mod adopt;
-mod asked;
 pub mod alert;
+mod asked;
 pub mod cancel;
 pub mod check;
 pub mod checkpoints;

@@ -132,8 +132,7 @@ impl Outages {
     /// what it is in words.
     pub(super) fn all_at(&self, place: &Place, now: BootTime) -> Vec<Shown> {
         let known = self.known();
-        let here =
-            known.iter().filter(|((at, _), (_, met))| at == place && self.lasts(*met, now));
+        let here = known.iter().filter(|((at, _), (_, met))| at == place && self.lasts(*met, now));
         here.map(|(_, (fault, _))| Shown {
             of_identity: fault.kind.is_some_and(is_of_identity),
             needs_person: matches!(fault.class, Class::Operator | Class::Bug),

@@ -164,7 +164,10 @@ impl Kind {
             Input::Looked(Look::CouldNotLook { .. }) => Self::Blind,
             Input::Logs { .. } => Self::Logs,
             Input::Watched { .. } => Self::Watched,
-            Input::TrackerWritten(_) => return None,
+            Input::TrackerWritten(_)
+            | Input::PodsLooked { .. }
+            | Input::Adopt { .. }
+            | Input::NotAdopted { .. } => return None,
         })
     }
 }

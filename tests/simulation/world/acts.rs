@@ -53,6 +53,9 @@ impl World {
                 let after = self.long_travel();
                 self.tell(after, ToDaemon::Input(key.clone(), Input::Watched { no, look }));
             }
+            Effect::LookAtPods { .. } => {
+                self.judge.broke(INTENT, format!("{key}: pods are looked at without a [hang]"));
+            }
             Effect::RewriteTracker(_) => {
                 self.judge
                     .broke(INTENT, format!("{key}: a tracker that nobody allowed to rewrite"));
@@ -117,7 +120,7 @@ impl World {
     pub(super) fn sweep(&mut self) {
         self.sweeping = true;
         let started = self.clock.now();
-        let known = self.book.known_at(&self.place);
+        let known = self.book.known_at(&self.place, self.clock.now().wall);
         let start = self.lookback.start(started, known.oldest);
         let stormy = self.stormy();
         let weather = if stormy {

@@ -103,5 +103,6 @@ fn spec(key: &JobKey, prefix: &str, nature: Nature) -> JobSpec {
             on_stopped: OnStopped::Hold,
         },
         list_price_per_hour: None,
+        hang: None,
     }
 }
