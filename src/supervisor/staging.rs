@@ -254,7 +254,7 @@ impl Turn {
         if !book.jobs.contains_key(&key) || book.cannot_forget(key.name.as_str()).is_some() {
             return Ok(());
         }
-        stored::delete_job(&mut self.batch, book, &key)?;
+        stored::drop_job(&mut self.batch, book, &key)?;
         log.forget(&mut self.batch, &key)?;
         let text = "forget: the job and its history are off the record".to_owned();
         let data = serde_json::Value::Null;

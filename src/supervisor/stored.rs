@@ -263,7 +263,7 @@ pub(super) fn put_job(batch: &mut Batch, job: &Job) -> Result<(), StateError> {
 }
 
 /// Deletes a job and its attempts in the batch, and notes the run that was forgotten.
-pub(super) fn delete_job(batch: &mut Batch, book: &Book, key: &JobKey) -> Result<(), StateError> {
+pub(super) fn drop_job(batch: &mut Batch, book: &Book, key: &JobKey) -> Result<(), StateError> {
     batch.delete(records::job_key(key))?;
     for ended in book.ended.get(key).into_iter().flatten() {
         batch.delete(records::attempt_key(key, ended.attempt.no))?;
