@@ -52,14 +52,14 @@ fn state_of_the_stopped(failure: &Failure, console: &Console<'_>) -> Option<Path
 }
 
 fn not_written(state: &Path, cause: StoreError) -> Failure {
-    let why = match &cause {
-        StoreError::Locked { .. } => {
-            "a daemon holds the state and does not answer: it starts or stops, try again in a moment"
-        }
-        StoreError::Folder { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-            "this user may not write there: ask as the user of the daemon"
-        }
-        _ => "it cannot be written",
+    let is_denied = matches!(&cause, StoreError::Folder { source, .. }
+        if source.kind() == io::ErrorKind::PermissionDenied);
+    let why = if matches!(cause, StoreError::Locked { .. }) {
+        "a daemon holds the state and does not answer: it starts or stops, try again in a moment"
+    } else if is_denied {
+        "this user may not write there: ask as the user of the daemon, or as root"
+    } else {
+        "it cannot be written"
     };
     Failure::NotWrittenDown { state: state.to_owned(), why, cause }
 }

@@ -5,6 +5,7 @@
 //! is durable before the answer. Must not: stop or change the cloud job.
 
 use super::acts::ends_awaited;
+use super::asked::done_with;
 use super::driver::{Driver, chain};
 use super::effects::Effects;
 use super::turns::GET_JOB;
@@ -171,7 +172,7 @@ impl Driver {
                 Asker::Person(reply) => drop(reply.send(Ok(report))),
                 Asker::Written(file) => {
                     tracing::info!(job = %key, text = report.text, "asked for while no daemon ran");
-                    self.asked_is_done(&file);
+                    done_with(&file);
                 }
             },
         }
@@ -246,7 +247,7 @@ impl Driver {
             Asker::Person(reply) => drop(reply.send(Err(refusal))),
             Asker::Written(file) => {
                 tracing::error!(job = name, %id, why = %refusal, "adopt: nothing is done");
-                self.asked_is_done(&file);
+                done_with(&file);
             }
         }
     }

@@ -54,26 +54,26 @@ impl Driver {
             Names::All => vec![Vec::new()],
             Names::These(names) => names.into_iter().map(|name| vec![name]).collect(),
         };
-        let mut is_done = true;
+        let mut all_done = true;
         // One by one: a name that no job has keeps nothing from the others.
         for names in each {
             let done = self.act(&names, verb).await;
-            is_done &= !matches!(done, Err(Refusal::StoreDown(_)));
+            all_done &= !matches!(done, Err(Refusal::StoreDown(_)));
             tell(verb.word(), &names, done);
         }
-        if is_done {
-            self.asked_is_done(&file);
+        if all_done {
+            done_with(&file);
         }
     }
 
     /// The job is paused first: it must not be submitted beside what is to be adopted.
     async fn begin_adoption(&mut self, file: PathBuf, id: CloudId, names: Names) {
-        let Names::These(names) = names else { return self.asked_is_done(&file) };
-        let Some(name) = names.into_iter().next() else { return self.asked_is_done(&file) };
+        let Names::These(names) = names else { return done_with(&file) };
+        let Some(name) = names.into_iter().next() else { return done_with(&file) };
         let known = self.book.on_record(&id);
         if known.is_some_and(|(key, _)| key.name.as_str() == name) {
             // An earlier start took it, and ended before the file was gone.
-            return self.asked_is_done(&file);
+            return done_with(&file);
         }
         let is_free = self.may_adopt(&id, &name).is_ok();
         let wanted = self.find(&name).map(|job| job.wanted);
@@ -85,13 +85,13 @@ impl Driver {
         }
         self.adopt(&id, &name, Asker::Written(file));
     }
+}
 
-    /// What a file asked for is durable, or refused for good.
-    pub(super) fn asked_is_done(&self, file: &Path) {
-        if let Err(error) = asked::remove(file) {
-            // The next start would do it again.
-            tracing::error!(file = %file.display(), error = %chain(&error), "remove it by hand");
-        }
+/// What a file asked for is durable, or refused for good.
+pub(super) fn done_with(file: &Path) {
+    if let Err(error) = asked::remove(file) {
+        // The next start would do it again.
+        tracing::error!(file = %file.display(), error = %chain(&error), "remove it by hand");
     }
 }
 
