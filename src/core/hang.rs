@@ -48,6 +48,10 @@ pub(super) fn ask_if_due(draft: &mut Draft<'_>) {
             continue;
         };
         hang.follow(*restarts);
+        if !is_followed {
+            // An answer that comes late is about another time.
+            hang.confirm = Confirm::No;
+        }
         hang.next = match (hang.next, policy.log_silence) {
             (_, None) => NextLook::NotDue,
             _ if !is_followed => NextLook::NotDue,
@@ -146,15 +150,17 @@ pub(super) fn on_watched(draft: &mut Draft<'_>, no: AttemptNo, look: &Look, take
     match (confirm, look) {
         (Confirm::No, Look::CouldNotLook { .. }) => {}
         (Confirm::No, Look::Done(_)) => act(draft, no),
-        (Confirm::Asked, Look::CouldNotLook { why, .. }) => {
-            let text = format!(
-                "the stop of a hang waits: nobody can see whether a checkpoint is being written: {}",
-                kept(why)
-            );
-            draft.say(Some(no), Word::Held, text);
+        (Confirm::Asked, Look::CouldNotLook { why, .. }) => cannot_see(draft, no, why),
+        (Confirm::Asked, Look::Done(findings)) if !findings.ambiguous.is_empty() => {
+            cannot_see(draft, no, "checkpoints of several runs lie under its prefix");
         }
         (Confirm::Asked, Look::Done(findings)) => stop_unless_writing(draft, no, findings),
     }
+}
+
+fn cannot_see(draft: &mut Draft<'_>, no: AttemptNo, why: &str) {
+    let what = "nobody can see whether a checkpoint is being written";
+    draft.say(Some(no), Word::Held, format!("the stop of a hang waits: {what}: {}", kept(why)));
 }
 
 /// The first sign that is enough and was seen after the last act.

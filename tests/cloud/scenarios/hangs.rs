@@ -22,6 +22,14 @@ impl Stage {
         self.switch(&format!("/emulator/hang/{}", self.id(name))).await;
     }
 
+    /// Writes a whole checkpoint that is older than any attempt, whose times are whole seconds.
+    fn save_long_ago(&self, saves: &str, step: u64) {
+        self.save(saves, step);
+        let path = self.path(&format!("bucket/{saves}/step-{step}/model.bin"));
+        let file = File::options().write(true).open(path).expect("a file");
+        file.set_modified(SystemTime::now() - Duration::from_hours(1)).expect("a time");
+    }
+
     async fn evidence(&self, name: &str, attempt: u32) -> Option<Value> {
         let (name, attempt) = (name.to_owned(), Some(attempt));
         let found = self.ask(|reply| Request::Evidence { name, attempt, reply }).await;
@@ -40,7 +48,7 @@ fn says(event: &Value, part: &str) -> bool {
 async fn scenario_29_one_lost_pod_of_eight_and_silence_is_one_stop_and_one_resubmission() {
     let mut stage = Stage::new().await;
     let job = Job { envs: PRINTS, tables: HANG, more_pods: 7, saves: "train", ..Job::default() };
-    stage.save("train", 100);
+    stage.save_long_ago("train", 100);
     stage.put_job("train", &job);
     stage.start().await;
     stage.until_phase("train", "RUNNING").await;
@@ -124,7 +132,7 @@ async fn scenario_43_a_stop_of_ours_waits_for_a_save_and_a_torn_one_is_refused()
     let mut stage = Stage::new().await;
     let mut parts = Vec::new();
     for name in ["torn", "whole"] {
-        stage.save(name, 100);
+        stage.save_long_ago(name, 100);
         stage.put_job(name, &Job { tables: HANG, saves: name, ..Job::default() });
         // Being written for as long as its newest object is new; a time to come is always new.
         let folder = stage.path(&format!("bucket/{name}/step-200"));

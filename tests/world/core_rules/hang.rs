@@ -234,6 +234,7 @@ fn the_stop_waits_while_a_checkpoint_is_written_or_nobody_can_see_that() {
     for look in [
         Look::Done(torn_above(whole(&[100]), 200, 1)),
         Look::CouldNotLook { why: "503".to_owned(), needs_person: false },
+        Look::Done(Findings { ambiguous: vec!["a".to_owned(), "b".to_owned()], ..whole(&[100]) }),
     ] {
         let held = desk.count(Word::Held);
         shown(&mut desk, tails(&[7]));
