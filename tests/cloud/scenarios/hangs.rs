@@ -4,10 +4,12 @@ use super::{Job, SEVERAL_PASSES, Stage};
 use serde_json::{Value, json};
 use spotkeeper::model::handle::Request;
 use std::fs::File;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, UNIX_EPOCH};
 
 const HANG: &str = "[hang]\nlog_silence = \"1500ms\"\nthen = [\"notify\", \"restart\"]\n";
 const PRINTS: &str = "EMULATOR_LOG_EVERY = \"0.05\"";
+/// The year 2001; four times that lies in the future.
+const LONG_AGO: Duration = Duration::from_secs(1_000_000_000);
 /// Time in which a stop would come: `log_silence`, and a few looks.
 const A_STOP: Duration = Duration::from_secs(5);
 
@@ -27,7 +29,7 @@ impl Stage {
         self.save(saves, step);
         let path = self.path(&format!("bucket/{saves}/step-{step}/model.bin"));
         let file = File::options().write(true).open(path).expect("a file");
-        file.set_modified(SystemTime::now() - Duration::from_hours(1)).expect("a time");
+        file.set_modified(UNIX_EPOCH + LONG_AGO).expect("a time");
     }
 
     async fn evidence(&self, name: &str, attempt: u32) -> Option<Value> {
@@ -138,7 +140,7 @@ async fn scenario_43_a_stop_of_ours_waits_for_a_save_and_a_torn_one_is_refused()
         let folder = stage.path(&format!("bucket/{name}/step-200"));
         std::fs::create_dir_all(&folder).expect("a folder");
         let part = File::create(folder.join("optim.bin")).expect("a file");
-        part.set_modified(SystemTime::now() + Duration::from_hours(1)).expect("a time");
+        part.set_modified(UNIX_EPOCH + 4 * LONG_AGO).expect("a time");
         parts.push(part);
     }
     stage.start().await;
@@ -151,7 +153,7 @@ async fn scenario_43_a_stop_of_ours_waits_for_a_save_and_a_torn_one_is_refused()
     }
     assert_eq!((stage.count("stop_asked"), stage.count("create")), (0, 2));
     for part in &parts {
-        part.set_modified(SystemTime::now() - Duration::from_hours(1)).expect("a time");
+        part.set_modified(UNIX_EPOCH + LONG_AGO).expect("a time");
     }
     stage.save("whole", 200);
     for (name, from) in [("torn", 100), ("whole", 200)] {
