@@ -539,5 +539,7 @@ fn spec(key: &JobKey) -> JobSpec {
         },
         list_price_per_hour: None,
         hang: None,
+        waiting: spotkeeper::model::waiting::Waiting::default(),
+        placements: Vec::new(),
     }
 }

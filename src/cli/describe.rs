@@ -7,8 +7,9 @@ use super::output::{
 use super::{Console, Exit, Failure};
 use crate::api::wire::BodyDocument;
 use crate::cli::text::{self, Lines, plain};
-use crate::model::view::{AttemptView, JobPage};
+use crate::model::view::{AttemptView, JobPage, WaitingView};
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// Arguments of `describe`.
 #[derive(Debug, Clone, clap::Args)]
@@ -69,6 +70,7 @@ pub fn render(job: &JobPage, width: Option<u16>, style: Style, moment: &Moment) 
     }
     page.line("Why", &row.why);
     page.line("Next", &row.next);
+    page.line("Waiting", &job.waiting.as_ref().map_or(String::new(), waiting));
     page.list("Held by", job.holds.iter().map(String::as_str));
     let file = if row.managed { "" } else { "; its job file is gone" };
     let seen =
@@ -110,6 +112,24 @@ pub fn render(job: &JobPage, width: Option<u16>, style: Style, moment: &Moment) 
         }
     }
     page.text()
+}
+
+/// How an attempt waits: the limit, what it was asked for with, and whether it can ever run.
+pub fn waiting(waiting: &WaitingView) -> String {
+    let mut text = format!("{} for {}", plain(&waiting.phase), seconds(Some(waiting.waited_s)));
+    if waiting.limit_s.is_some() {
+        let _ = write!(text, ", the limit is {}", seconds(waiting.limit_s));
+    }
+    if let Some(bid) = &waiting.bid {
+        let _ = write!(text, "; bid {}", plain(bid));
+    }
+    if waiting.placements > 0 {
+        let _ = write!(text, "; placement {} of {}", waiting.placement, waiting.placements);
+    }
+    if let Some(why) = &waiting.never {
+        let _ = write!(text, "; it can never run: {}", plain(why));
+    }
+    text
 }
 
 /// How it saves, and what an end would lose.

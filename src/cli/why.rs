@@ -1,6 +1,6 @@
 //! `spotkeeper why JOB`: how the last attempt ended, how that was found out, what follows from it.
 
-use super::describe::from;
+use super::describe::{from, waiting};
 use super::output::{Format, Moment, Page, Style, as_json, coloured, seconds};
 use super::{Console, Exit, Failure};
 use crate::cli::text::plain;
@@ -50,6 +50,7 @@ pub fn render(why: &WhyView, style: Style, moment: &Moment) -> String {
     let row = &why.row;
     let reason = if row.why.is_empty() { String::new() } else { format!(": {}", plain(&row.why)) };
     page.raw("Now", &format!("{}{reason}", coloured(&plain(&row.phase), style)));
+    page.line("Waiting", &why.waiting.as_ref().map_or(String::new(), waiting));
     page.list("Held by", why.holds.iter().map(String::as_str));
     // What the daemon names for BLOCKED is this very command.
     let named = row.phase != "BLOCKED" && !why.next.is_empty();

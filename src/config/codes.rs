@@ -116,6 +116,10 @@ codes! {
     PREFIX_SHARED = 71;
     /// A job name that is the beginning of another one.
     NAME_INSIDE = 72;
+    /// An act of `[waiting]` that can do nothing, or a limit that its bid is above.
+    WAITING_ACT = 73;
+    /// A placement that cannot be asked for, or whose target does not reach the checkpoints.
+    PLACEMENT = 74;
     /// A field of CreateJob that looks misspelt.
     FIELD_DOUBT = 80;
     /// A file that does nothing as it stands.

@@ -10,16 +10,19 @@ use super::daemon::DaemonConfig;
 use super::diagnostic::{Anchor, Diagnostic, Notes, Source, accepted, sort};
 use super::files;
 use super::hang;
+use super::placements;
 use super::platform;
 use super::reader::{Found, Table, parse};
 use super::schema::JOB;
 use super::set::Claim;
 use super::size::{self, Launcher};
+use super::spot::{self, SpotTable};
 use super::submit;
+use super::waiting;
 use crate::model::ids::{JobKey, JobName, TargetName};
 use crate::model::money::Money;
 use crate::model::resume_text::{self, ResumePlace};
-use crate::model::spec::{Bid, JobSpec, OnStopped, Retry, Target};
+use crate::model::spec::{JobSpec, OnStopped, Retry, Target};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,9 +34,6 @@ const GIVE_UP: Duration = Duration::from_hours(24);
 const GIVE_UP_SHORTEST: Duration = Duration::from_millis(100);
 const RUN_MOST: u64 = 1_000_000;
 const STEPS_MOST: u64 = 1_000_000_000_000;
-/// The smallest `discount_limit`, and the one that is the list price.
-const DISCOUNTS: std::ops::RangeInclusive<Money> = Money(10_000)..=Money(1_000_000);
-
 /// What of the daemon file a job is checked against. `None` where the daemon file could not be
 /// read: then that check is left out.
 #[derive(Debug, Clone, Copy)]
@@ -152,6 +152,8 @@ fn job(
         submit::check(body, place);
     }
     let spot = spot(notes, &mut top, body.as_ref());
+    let others = placements::read(notes, &mut top, body.as_ref(), rules);
+    let waits = waiting::read(notes, &mut top);
     let mut checkpoint = None;
     let saves = top.has("checkpoint");
     if let Some(table) = top.table("checkpoint") {
@@ -160,11 +162,18 @@ fn job(
     } else if let Some(body) = &body {
         warn_of_empty_resume(body);
     }
+    let spot_given = top.was_taken("spot");
+    let placements_given = top.was_taken("placements");
     let total_steps = progress(&mut top);
     let retry = retry(&mut top);
     let list_price_per_hour = budget(&mut top);
     let hang = hang::read(notes, &mut top, saves);
     top.finish();
+    let alternatives =
+        Alternatives { others: &others, waits: &waits, spot_given, placements_given };
+    let reach =
+        placements::Reach { target: place, checkpoint: checkpoint.as_ref(), spot: spot.as_ref() };
+    alternatives.check(notes, &reach, list_price_per_hour);
     let body = body?;
     platform::check(&body, place, spot.as_ref(), list_price_per_hour);
     let launcher_is = if launcher { Launcher::Around } else { Launcher::None };
@@ -183,21 +192,59 @@ fn job(
         retry,
         list_price_per_hour,
         hang,
+        waiting: waits.waiting,
+        placements: others.into_iter().map(|found| found.placement).collect(),
     })
 }
 
+/// What follows a wait that is too long, as it was read.
+struct Alternatives<'a> {
+    others: &'a [placements::Other<'a>],
+    waits: &'a waiting::Waits,
+    spot_given: bool,
+    placements_given: bool,
+}
+
+impl Alternatives<'_> {
+    fn check(
+        &self,
+        notes: &Notes<'_>,
+        reach: &placements::Reach<'_>,
+        list_price_per_hour: Option<Money>,
+    ) {
+        placements::check(notes, self.others, reach);
+        let asked = waiting::Asked {
+            spot: reach.spot,
+            spot_given: self.spot_given,
+            list_price_per_hour,
+            placements: self.others,
+            placements_given: self.placements_given,
+        };
+        waiting::check(notes, self.waits, &asked);
+    }
+}
+
 fn target(notes: &Notes<'_>, top: &mut Table<'_, '_>, rules: Rules<'_>) -> Option<TargetName> {
-    let known = || {
-        let names: Vec<&str> =
-            rules.targets.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-        if names.is_empty() { "the daemon file has none".to_owned() } else { names.join(", ") }
-    };
     if !top.has("target") {
-        let mend = format!("add target = \"…\"; targets: {}", known());
+        let mend = format!("add target = \"…\"; targets: {}", targets_in_words(rules));
         notes.error(&(0..0), codes::MISSING, "`target` is missing", mend);
         return None;
     }
-    let found = top.text("target")?;
+    known_target(notes, &top.text("target")?, rules)
+}
+
+fn targets_in_words(rules: Rules<'_>) -> String {
+    let names: Vec<&str> =
+        rules.targets.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() { "the daemon file has none".to_owned() } else { names.join(", ") }
+}
+
+/// A target of the daemon file by its name.
+pub(super) fn known_target(
+    notes: &Notes<'_>,
+    found: &Found<String>,
+    rules: Rules<'_>,
+) -> Option<TargetName> {
     let name = TargetName::new(found.value.clone()).ok();
     let Some(targets) = rules.targets else { return name };
     if let Some(name) = name.filter(|name| targets.contains_key(name)) {
@@ -206,7 +253,7 @@ fn target(notes: &Notes<'_>, top: &mut Table<'_, '_>, rules: Rules<'_>) -> Optio
     let near = super::nearest::nearest(&found.value, targets.keys().map(TargetName::as_str));
     let at = notes.source.at(&found.span);
     let message = format!("no target `{}` in the daemon file", found.value);
-    let mend = format!("targets: {}", known());
+    let mend = format!("targets: {}", targets_in_words(rules));
     let error = Diagnostic::error(at, codes::UNKNOWN_TARGET, message, mend);
     notes.add(error.near(near.map(str::to_owned)));
     None
@@ -239,74 +286,17 @@ fn body<'n, 's>(
     }
 }
 
-/// `[spot]`, and where it stands.
-#[derive(Debug, Clone)]
-pub(super) struct SpotTable {
-    /// The bid.
-    pub(super) bid: Bid,
-    /// Whether it was written as a price an hour.
-    pub(super) hourly: bool,
-    /// Where the table stands.
-    pub(super) header: Anchor,
-    /// Where the bid's value stands.
-    pub(super) value: Anchor,
-}
-
+/// The bid of `[spot]`, which no `SpotSpec` of the body may stand beside.
 fn spot(
     notes: &Notes<'_>,
     top: &mut Table<'_, '_>,
     body: Option<&Body<'_, '_>>,
 ) -> Option<SpotTable> {
-    let mut table = top.table("spot")?;
+    let table = top.table("spot")?;
     if let Some(body) = body {
         submit::check_single_bid(body);
     }
-    let span = table.span().clone();
-    let keys = ["discount_limit", "price_limit_per_minute", "price_limit_per_hour"];
-    let given = keys.iter().filter(|key| table.has(key)).count();
-    let discount = table.decimal("discount_limit");
-    let minute = table.money("price_limit_per_minute");
-    let hour = table.money("price_limit_per_hour");
-    table.finish();
-    let all = [discount.as_ref(), minute.as_ref(), hour.as_ref()];
-    let mend = format!("give exactly one of {}", keys.join(", "));
-    if given == 0 {
-        notes.error(&span, codes::BID, "[spot] has no bid", mend);
-        return None;
-    }
-    if given > 1 {
-        let last = all.into_iter().flatten().map(|found| &found.key).max_by_key(|key| key.start);
-        let message = "[spot] has several bids; the API takes one";
-        notes.error(last.unwrap_or(&span), codes::BID, message, mend);
-        return None;
-    }
-    let bid = |bid: Bid, hourly: bool, found: &Found<Money>| {
-        let (header, value) = (notes.source.at(&span), notes.source.at(&found.span));
-        Some(SpotTable { bid, hourly, header, value })
-    };
-    let positive = |found: &Found<Money>, amount: Money, hourly: bool| {
-        if amount > Money(0) {
-            return bid(Bid::PricePerMinute(amount), hourly, found);
-        }
-        let mend = "wanted: more than 0.000001 CNY a minute";
-        notes.error(&found.span, codes::WRONG_VALUE, "the bid is zero", mend);
-        None
-    };
-    if let Some(found) = &discount {
-        if DISCOUNTS.contains(&found.value) {
-            return bid(Bid::Discount(found.value), false, found);
-        }
-        let message = format!("`discount_limit` {} is not a share of the list price", found.value);
-        let share = found.value.to_string().parse().unwrap_or_default();
-        let mend = platform::share_mend(share);
-        notes.error(&found.span, codes::WRONG_VALUE, message, mend);
-        return None;
-    }
-    if let Some(found) = &minute {
-        return positive(found, found.value, false);
-    }
-    // The API takes a price a minute. Rounded down: never more than was asked for.
-    hour.as_ref().and_then(|found| positive(found, found.value.share(1, 60), true))
+    spot::read(notes, table)
 }
 
 fn warn_of_empty_resume(body: &Body<'_, '_>) {

@@ -30,13 +30,16 @@ mod files;
 mod hang;
 mod json_places;
 mod mask;
+mod placements;
 mod platform;
 mod reader;
 mod secret_ref;
 mod size;
+mod spot;
 mod submit;
 mod tcp;
 mod trainer;
+mod waiting;
 
 pub use alerts::{DEFAULT_EVENTS, EVENTS};
 pub use body::json_object;

@@ -275,6 +275,26 @@ impl<'n, 's> Table<'n, 's> {
         tables
     }
 
+    /// Takes a list of tables, in their order.
+    pub(super) fn tables(&mut self, key: &'static str) -> Vec<Table<'n, 's>> {
+        let wanted = "a list of tables, each below a [[header]]";
+        let Some(found) = self.take(key) else { return Vec::new() };
+        let DeValue::Array(items) = found.value else {
+            self.mistyped::<()>(&found.span, key, kind(&found.value), wanted);
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for item in items {
+            let (span, found_kind) = (item.span(), kind(item.get_ref()));
+            if let Some(entries) = entries_of(item.into_inner()) {
+                tables.push(self.child(&format!("{key}.*"), span, entries));
+            } else {
+                self.mistyped::<()>(&span, key, found_kind, wanted);
+            }
+        }
+        tables
+    }
+
     /// A table behind `key` whose entries were taken by hand.
     pub(super) fn child(&self, key: &str, span: Span, entries: DeTable<'s>) -> Table<'n, 's> {
         let path = if self.path.is_empty() { key.into() } else { format!("{}.{key}", self.path) };

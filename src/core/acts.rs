@@ -9,6 +9,7 @@ use super::lost;
 use super::step::{Act, Draft, ask_stops};
 use super::suspects::Suspicion;
 use super::verdict::Cause;
+use super::waiting;
 use crate::model::checkpoint::ResumeFrom;
 use crate::model::ids::AttemptNo;
 use crate::model::spec::JobSpec;
@@ -25,7 +26,7 @@ pub(super) fn on_act(draft: &mut Draft<'_>, act: Act) {
                 .next
                 .open
                 .iter_mut()
-                .filter(|attempt| attempt.stop.is_none())
+                .filter(|attempt| attempt.stop.is_none() || attempt.stops_for_a_wait())
                 .map(|attempt| {
                     attempt.stop = Some(StopWhy::Cancel);
                     attempt.no
@@ -80,6 +81,7 @@ fn on_retry_from(draft: &mut Draft<'_>, from: ResumeFrom) {
     };
     next.result = None;
     next.block = None;
+    waiting::forget(next);
     next.unjudged = None;
     next.wanted = Wanted::Run;
     // Where even the step that is asked for is gone, it is known that there were whole ones.
@@ -107,6 +109,7 @@ fn on_retry_from(draft: &mut Draft<'_>, from: ResumeFrom) {
 fn on_retry(draft: &mut Draft<'_>) {
     lost::lose_all_missing(draft);
     let next = &mut draft.next;
+    waiting::forget(next);
     if next.result.is_none() && next.block.is_none() {
         // A copy that was deleted is never seen ended: a person's word has to do.
         if !next.copies.is_empty() {

@@ -1,16 +1,19 @@
 //! The record of a job: everything that a decision needs, and nothing else.
 
 use super::hang::Hang;
+use super::offer::Offer;
 use super::overlap::{Overlap, Span};
 use super::runs::Runs;
 use super::suspects::Suspicion;
 use super::terms::{ResumeTerms, Terms};
 use super::tracker::LATE_WRITE;
 use super::verdict::Verdict;
+use super::waiting::Wait;
 use super::watch::Watch;
 use crate::model::checkpoint::{Position, ResumePoint, TrackerRewrite};
 use crate::model::cloud::Status;
 use crate::model::ids::{AttemptNo, CloudId, Digest, JobKey, Mark, TargetName};
+use crate::model::placement::PlacementNo;
 use crate::model::spec::{Bid, Place};
 use crate::model::time::{BootTime, WallTime};
 use serde::{Deserialize, Serialize};
@@ -49,6 +52,9 @@ pub struct Job {
     pub unjudged: Option<EndedAttempt>,
     /// What is being prepared while nothing is open.
     pub recovery: Recovery,
+    /// What the next attempt is asked for with, where a wait has changed it.
+    #[serde(default, skip_serializing_if = "Offer::is_own")]
+    pub offer: Offer,
     /// What was gained, and what went wrong since.
     pub progress: Progress,
     /// Why only a person can let it go on.
@@ -188,6 +194,9 @@ pub enum AttemptState {
         /// What speaks for a hang of it.
         #[serde(default, skip_serializing_if = "Hang::is_untouched")]
         hang: Hang,
+        /// How long it waits before it runs.
+        #[serde(default, skip_serializing_if = "Wait::is_untouched")]
+        wait: Wait,
     },
 }
 
@@ -304,6 +313,16 @@ impl Attempt {
         }
     }
 
+    /// Whether it was asked to stop for a wait that may be over by now.
+    pub fn stops_for_a_wait(&self) -> bool {
+        self.stop.is_some_and(StopWhy::is_for_a_wait)
+    }
+
+    /// The placement that it was sent as.
+    pub fn placement(&self) -> PlacementNo {
+        self.terms.as_ref().map_or(0, |terms| terms.placement)
+    }
+
     /// How long its CreateJob can be accepted: never shorter than when it was sent, whatever the
     /// daemon file says by now.
     pub fn acceptance(&self, now: Duration) -> Duration {
@@ -338,6 +357,20 @@ pub enum StopWhy {
     Outdated,
     /// It runs and does nothing any more.
     Hang,
+    /// It waited for too long: the next one is asked for in another way.
+    Waited,
+    /// It waited for too long, and the job is given up.
+    GaveUp,
+}
+
+impl StopWhy {
+    /// Whether it is asked of an attempt only for as long as that waits.
+    pub fn is_for_a_wait(self) -> bool {
+        match self {
+            Self::Waited | Self::GaveUp => true,
+            Self::Cancel | Self::Twin | Self::Outdated | Self::Hang => false,
+        }
+    }
 }
 
 /// What an attempt starts from.
@@ -582,6 +615,7 @@ impl Job {
             tally: Tally::default(),
             unjudged: None,
             recovery: Recovery::look(),
+            offer: Offer::default(),
             progress: Progress::default(),
             block: None,
             copies: Vec::new(),

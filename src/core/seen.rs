@@ -4,7 +4,7 @@ use super::event::Word;
 use super::hang::Hang;
 use super::identity::{Proof, mark_of, prove};
 use super::job::{
-    Attempt, AttemptState, BlockKind, EndedAttempt, Missing, OutcomeKind, Recheck, StopWhy,
+    Attempt, AttemptState, BlockKind, EndedAttempt, Missing, OutcomeKind, Recheck, StopWhy, Wanted,
 };
 use super::overlap;
 use super::progress::{HOPELESS_LIMIT, TOO_SOON};
@@ -15,6 +15,7 @@ use super::sighting::note_copy;
 use super::step::{Draft, Effect, Impossible, Pass, ask_stops};
 use super::terms;
 use super::verdict::{self, Cause, LogEnd, Told, Verdict};
+use super::waiting::{self, Wait};
 use super::watch::Watch;
 use crate::model::cloud::{CloudJob, SendOutcome, Status};
 use crate::model::ids::{AttemptNo, CloudId};
@@ -141,6 +142,7 @@ pub(super) fn go_live(draft: &mut Draft<'_>, at: usize, id: CloudId, status: Sta
         missing: Missing::No,
         watch: Watch::default(),
         hang: Hang::default(),
+        wait: Wait::begun(draft.given.now.wall),
     };
     ask_stops(draft);
 }
@@ -190,6 +192,7 @@ pub(super) fn on_seen_open(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
         on_end(draft, at, cloud);
     } else {
         on_status(draft, at, cloud);
+        waiting::on_shown(draft, at, cloud);
     }
 }
 
@@ -277,6 +280,12 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     // While a later attempt runs, the end of an earlier one decides nothing.
     let is_followed = draft.next.open.iter().any(|other| other.no > no && other.stop.is_none());
     if twin || is_followed || draft.next.result.is_some() {
+        return;
+    }
+    if let Some(why) = waiting::gave_up(&ended).filter(|_| draft.next.wanted != Wanted::Cancel) {
+        draft.next.unjudged = None;
+        draft.say(Some(no), Word::Alarm, why.clone());
+        draft.finish(OutcomeKind::Failed, why);
         return;
     }
     let look = &ended.verdict.look;
@@ -370,12 +379,14 @@ pub(super) fn on_swept(draft: &mut Draft<'_>, pass: &Pass) {
         draft.say(Some(no), Word::Absent, why);
         drop_uncreated(draft, at, why);
     }
+    waiting::on_swept(draft, pass);
     // A stop that was asked for and did not begin is asked for again.
     let again: Vec<Effect> = draft
         .next
         .open
         .iter()
         .filter(|attempt| attempt.stop.is_some() && attempt.place == pass.place)
+        .filter(|attempt| !attempt.stops_for_a_wait() || waiting::is_waiting(attempt))
         .filter_map(|attempt| match &attempt.state {
             AttemptState::Live { id, status, .. } if *status != Status::Stopping => {
                 Some(Effect::Stop { no: attempt.no, id: id.clone() })

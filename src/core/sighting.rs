@@ -237,7 +237,7 @@ pub(super) fn adopt(
         target: spec.target.clone(),
         place: sighting.place.clone(),
         start,
-        bid: spec.spot,
+        bid: draft.next.offer.bid(spec),
         intended: cloud.created.unwrap_or(draft.given.now.wall),
         state: AttemptState::Intended,
         stop: stop.or(cancelled.then_some(StopWhy::Cancel)),

@@ -8,7 +8,7 @@ use super::job::{
 use super::submit::{Gate, may_submit};
 use super::terms::Terms;
 use super::verdict::{Cause, LogEnd};
-use super::{acts, adopt, hang, lost, recheck, scan, seen, sighting, tracker, watch};
+use super::{acts, adopt, hang, lost, recheck, scan, seen, sighting, tracker, waiting, watch};
 use crate::model::checkpoint::{Look, ResumeFrom, TrackerRewrite, TrackerWrite};
 use crate::model::cloud::{CloudJob, Pod, SendOutcome};
 use crate::model::hang::PodsLook;
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub struct Given<'a> {
     /// Both clocks.
     pub now: Now,
-    /// The accepted spec under `job.spec`.
+    /// The accepted spec under `job.spec`, as the placement of the next attempt asks.
     pub spec: &'a JobSpec,
     /// What holds back or allows every submission.
     pub gate: Gate,
@@ -337,11 +337,13 @@ pub fn step(job: &Job, given: &Given<'_>, input: Input) -> Result<Step, Impossib
         Input::TrackerWritten(outcome) => tracker::on_written(&mut draft, outcome),
         Input::Logs { ended, pods } => seen::on_logs(&mut draft, *ended, &pods),
     }
-    let wake_at = if draft.next.spec == job.spec {
+    let is_as_given =
+        draft.next.spec == job.spec && draft.next.offer.placement == job.offer.placement;
+    let wake_at = if is_as_given {
         advance(&mut draft);
         wake_at(&draft.next, given)
     } else {
-        // `given` has the old spec: what is due is decided at once, but under the new one.
+        // `given` has the old spec or placement: what is due is decided at once, but under the new one.
         Some(given.now.boot)
     };
     Ok(Step {
@@ -394,7 +396,8 @@ fn on_started(draft: &mut Draft<'_>) {
         | Recovery::Repairing { .. }
         | Recovery::NotRepaired { .. } => Recovery::look(),
     };
-    ask_stops(draft);
+    // What waited may run by now: it is looked at first, and asked to stop after the next pass.
+    ask_stops_of(draft, |attempt| attempt.stop.is_some() && !attempt.stops_for_a_wait());
 }
 
 fn on_spec(draft: &mut Draft<'_>, digest: Digest) {
@@ -402,6 +405,7 @@ fn on_spec(draft: &mut Draft<'_>, digest: Digest) {
         return;
     }
     draft.next.spec = digest;
+    waiting::forget(&mut draft.next);
     draft.say(None, Word::SpecChanged, "the job file changed; the next attempt uses the new spec");
     if draft.next.block.take().is_some() {
         draft.say(None, Word::Operator, "the block is lifted: the spec is another one");
@@ -426,7 +430,11 @@ fn on_file(draft: &mut Draft<'_>, source: Source) {
 
 /// Asks for every stop that is wanted and can be addressed. Harmless twice.
 pub(super) fn ask_stops(draft: &mut Draft<'_>) {
-    let stops = draft.next.open.iter().filter(|a| a.stop.is_some()).filter_map(|attempt| {
+    ask_stops_of(draft, |attempt| attempt.stop.is_some());
+}
+
+fn ask_stops_of(draft: &mut Draft<'_>, is_wanted: impl Fn(&Attempt) -> bool) {
+    let stops = draft.next.open.iter().filter(|attempt| is_wanted(attempt)).filter_map(|attempt| {
         attempt.id().map(|id| Effect::Stop { no: attempt.no, id: id.clone() })
     });
     draft.effects.extend(stops);
@@ -520,10 +528,15 @@ fn intend(draft: &mut Draft<'_>) {
     draft.say_with(
         Some(no),
         Word::Intent,
-        format!("mark {}, {from}", draft.given.mark),
-        serde_json::json!({ "mark": draft.given.mark, "start": start }),
+        format!("mark {}, {from}{}", draft.given.mark, draft.next.offer.in_words()),
+        serde_json::json!({
+            "mark": draft.given.mark, "start": start, "placement": draft.next.offer.placement,
+            "bid": draft.next.offer.bid(draft.given.spec).map(|bid| bid.to_string()),
+        }),
     );
-    let terms = Terms::of(draft.given.spec, &start, draft.given.gate.acceptance);
+    let offer = draft.next.offer;
+    let (spec, acceptance) = (draft.given.spec, draft.given.gate.acceptance);
+    let terms = Terms::of(spec, offer.placement, &start, acceptance);
     draft.next.open.push(Attempt {
         no,
         mark: draft.given.mark.clone(),
@@ -531,7 +544,7 @@ fn intend(draft: &mut Draft<'_>) {
         target: draft.given.spec.target.clone(),
         place,
         start,
-        bid: draft.given.spec.spot,
+        bid: offer.bid(spec),
         intended: draft.given.now.wall,
         state: AttemptState::Intended,
         stop: None,

@@ -13,6 +13,8 @@ use std::time::Duration;
 pub struct Gate {
     /// Where the next attempt would go; `None` if the daemon file has no such target.
     pub place: Option<Place>,
+    /// Why the placement after it could not be submitted to now, if so.
+    pub next_place: Option<Hold>,
     /// How long a signed CreateJob can still be accepted there.
     pub acceptance: Duration,
     /// Whether, in this process, a complete owner sweep of the place was compared with the store.

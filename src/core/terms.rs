@@ -3,6 +3,7 @@
 
 use super::job::Start;
 use crate::model::checkpoint::Pin;
+use crate::model::placement::PlacementNo;
 use crate::model::resume_text;
 use crate::model::spec::JobSpec;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,14 @@ pub struct Terms {
     pub time_limit: Option<Duration>,
     /// What its resume argument says.
     pub resume: ResumeTerms,
+    /// The placement that it was sent as.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub placement: PlacementNo,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_first(placement: &PlacementNo) -> bool {
+    *placement == 0
 }
 
 /// What the resume argument of an attempt says.
@@ -30,15 +39,16 @@ pub enum ResumeTerms {
 }
 
 impl Terms {
-    /// The terms of an attempt from `start` that is sent now.
-    pub fn of(spec: &JobSpec, start: &Start, acceptance: Duration) -> Self {
-        Self { acceptance, time_limit: time_limit(spec), resume: resume_terms(spec, start) }
+    /// The terms of an attempt from `start` that is sent now. `spec` is the one of its placement.
+    pub fn of(spec: &JobSpec, placement: PlacementNo, start: &Start, acceptance: Duration) -> Self {
+        let resume = resume_terms(spec, start);
+        Self { acceptance, time_limit: time_limit(spec), resume, placement }
     }
 
     /// The terms of an attempt that was found and not sent by what is on record.
     pub fn found(spec: &JobSpec, acceptance: Duration) -> Self {
         let resume = ResumeTerms::TrainersChoice;
-        Self { acceptance, time_limit: time_limit(spec), resume }
+        Self { acceptance, time_limit: time_limit(spec), resume, placement: 0 }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::hang;
 use super::job::{Attempt, StopWhy, kept};
+use super::permanent;
 use super::runs::Ran;
 use crate::model::cloud::{CloudJob, Status};
 use crate::model::fence;
@@ -169,11 +170,6 @@ const RULES: &[Rule] = &[
 const EXITS_LIMIT: usize = 16;
 /// Codes of a stop that a person asked for.
 const PERSON_CODES: &[&str] = &["JobStoppedByUser", "StoppedByUser"];
-/// Codes of an end that will come again however often the same body is sent.
-const HOPELESS_CODES: &[&str] = &["InvalidParameter", "Forbidden.RAM", "NoPermission"];
-/// Words of the same in a message.
-const HOPELESS_WORDS: &[&str] =
-    &["errimagepull", "imagepullbackoff", "invalidimagename", "manifest unknown", "unauthorized"];
 /// Codes of an end for want of machines: nothing that the job did.
 const CAPACITY_CODES: &[&str] = &["ResourceAllocateFailed"];
 /// Exit codes that a kill from outside leaves, and an out-of-memory kill as well: they prove nothing.
@@ -221,7 +217,7 @@ pub fn judge(cloud: &CloudJob, attempt: &Attempt, ran: Ran, limit: Option<Durati
         ran: cloud.ever_ran(),
         duration: ran.last,
         told,
-        hopeless: is_hopeless(cloud),
+        hopeless: permanent::cause(cloud).is_some(),
         exits,
     };
     Verdict { cause, evidence, rule: rule.to_owned(), look }
@@ -311,17 +307,9 @@ fn reached(cloud: &CloudJob, ran: Ran, limit: Option<Duration>) -> bool {
         .any(is_limit)
 }
 
-/// Whether an attempt that never ran will fail in the same way however often it is sent.
-fn is_hopeless(cloud: &CloudJob) -> bool {
-    let message = masked(cloud, &cloud.reason_message);
-    !cloud.ever_ran()
-        && (HOPELESS_CODES.contains(&cloud.reason_code.as_str())
-            || HOPELESS_WORDS.iter().any(|word| has_word(&message, word)))
-}
-
 /// `text` in lower case without the job's own strings, which come back in messages: a job named
 /// "evicted-test" was not evicted.
-fn masked(cloud: &CloudJob, text: &str) -> String {
+pub(super) fn masked(cloud: &CloudJob, text: &str) -> String {
     let own =
         [Some(cloud.display_name.as_str()), Some(cloud.id.as_str()), cloud.stamp.job.as_deref()];
     own.into_iter().flatten().map(str::to_lowercase).filter(|own| !own.is_empty()).fold(
@@ -357,12 +345,12 @@ fn matching_rule(cloud: &CloudJob) -> Option<&'static Rule> {
 }
 
 /// Whether `text` holds `word` with no letter or digit right beside it; both lower case.
-fn has_word(text: &str, word: &str) -> bool {
+pub(super) fn has_word(text: &str, word: &str) -> bool {
     word_places(text, word).next().is_some()
 }
 
 /// Where `text` holds `word` as a whole word. A text that is not ASCII has no word boundaries.
-fn word_places<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+pub(super) fn word_places<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let boundary = |c: Option<char>| {
         !word.is_ascii() || c.is_none_or(|c| !(c.is_ascii_alphanumeric() || c == '_'))
     };

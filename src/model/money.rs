@@ -10,6 +10,9 @@ use std::fmt;
 pub struct Money(pub i64);
 
 impl Money {
+    /// One whole: as a share of a price, all of it.
+    pub const ONE: Self = Self(1_000_000);
+
     /// Parses decimal text such as `34.74`: at most 6 places, no sign, no exponent.
     pub fn parse(text: &str) -> Option<Self> {
         let (whole, part) = text.split_once('.').unwrap_or((text, ""));

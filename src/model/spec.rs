@@ -5,8 +5,11 @@ use super::checkpoint::Location;
 use super::hang::HangPolicy;
 use super::ids::{JobKey, TargetName};
 use super::money::Money;
+use super::placement::Placement;
+use super::waiting::Waiting;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +42,13 @@ pub struct JobSpec {
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hang: Option<HangPolicy>,
+    /// `[waiting]`. Left out of the record where nothing is asked for, as what follows: the digest of
+    /// a spec does not change by it.
+    #[serde(default, skip_serializing_if = "Waiting::is_none")]
+    pub waiting: Waiting,
+    /// `[[placements]]`, in the order of the job file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placements: Vec<Placement>,
 }
 
 impl JobSpec {
@@ -57,6 +67,18 @@ pub enum Bid {
     Discount(Money),
     /// `SpotPriceLimit`: CNY per **minute**.
     PricePerMinute(Money),
+}
+
+impl fmt::Display for Bid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Discount(share) => share.fmt(f),
+            Self::PricePerMinute(price) => {
+                let hour = Money(price.0.saturating_mul(60));
+                write!(f, "{price} CNY a minute ({hour} an hour)")
+            }
+        }
+    }
 }
 
 /// `[checkpoint]`.

@@ -62,6 +62,9 @@ pub struct JobPage {
     /// How far it is, and how it saves.
     #[serde(default)]
     pub progress: ProgressView,
+    /// How the open attempt waits; `null` if it does not.
+    #[serde(default)]
+    pub waiting: Option<WaitingView>,
     /// Digest of the spec that the next attempt uses.
     pub spec: String,
     /// The attempts, newest first.
@@ -85,6 +88,31 @@ pub struct ProgressView {
     pub every_steps: Option<u64>,
     /// How often to save, once enough is known.
     pub advice: Option<AdviceView>,
+}
+
+/// How an attempt waits before it runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingView {
+    /// `queuing`, `bidding`, `preparing`.
+    pub phase: String,
+    /// Since when it is in this phase.
+    pub since: String,
+    /// The same in seconds.
+    pub waited_s: u64,
+    /// How long it may, seconds; `null` if `[waiting]` says nothing of this phase.
+    pub limit_s: Option<u64>,
+    /// Its bid, as text; `null` is on-demand, or a SpotSpec of the body's own.
+    pub bid: Option<String>,
+    /// The placement that it was sent as: 0 is the job file itself.
+    pub placement: u32,
+    /// How many others there are.
+    pub placements: u32,
+    /// Why it can never run; `null` if nothing says so.
+    pub never: Option<String>,
+    /// What is done next by itself, with its time; empty if nothing is.
+    pub next: String,
+    /// Seconds until then.
+    pub next_in_s: Option<u64>,
 }
 
 /// How often a job should save, by Daly's formula.
@@ -210,6 +238,9 @@ pub struct WhyView {
     pub holds: Vec<String>,
     /// What happens next by itself.
     pub next: String,
+    /// How the open attempt waits; `null` if it does not.
+    #[serde(default)]
+    pub waiting: Option<WaitingView>,
     /// Ends without a new checkpoint since the last progress.
     pub ends_without_progress: u32,
     /// Checkpoints that attempts died on: the next attempt takes the whole one before them.

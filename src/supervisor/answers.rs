@@ -6,7 +6,7 @@ use super::driver::Driver;
 use super::effects::Looking;
 use super::views::{
     checkpoint_for, ended_view, event_view, open_view, other_attempts, progress_view,
-    suspect_views, why_in_a_row,
+    suspect_views, waiting_view, why_in_a_row,
 };
 use crate::checkpoint::report::{self, Mendable};
 use crate::core::hang;
@@ -16,6 +16,7 @@ use crate::core::step::Given;
 use crate::core::submit::{Hold, may_submit};
 use crate::core::terms::Terms;
 use crate::core::verdict::Cause;
+use crate::core::waiting;
 use crate::core::watch::at_risk;
 use crate::dlc::redact::hide_secrets;
 use crate::model::checkpoint::Look;
@@ -222,9 +223,13 @@ impl Driver {
                 let next = job.open.last().and_then(|open| hang::next_in_words(open, policy));
                 next.unwrap_or_default().to_owned()
             }
+            Phase::Waiting | Phase::Starting => {
+                let spec = self.book.spec_of(job);
+                let outlook = spec.and_then(|spec| waiting::outlook(job, &spec));
+                let now = self.clock.now().wall;
+                outlook.map(|outlook| outlook.next_in_words(now)).unwrap_or_default()
+            }
             Phase::Submitting
-            | Phase::Waiting
-            | Phase::Starting
             | Phase::Stopping
             | Phase::Paused
             | Phase::Succeeded
@@ -250,6 +255,7 @@ impl Driver {
             checkpoints: spec
                 .and_then(|spec| spec.checkpoint.as_ref().map(|c| c.location.to_string())),
             progress,
+            waiting: waiting_view(job, self.book.spec_of(job).as_deref(), now),
             spec: job.spec.0.clone(),
             attempts,
             events: self.log.last_of(&job.key, PAGE_EVENTS).iter().map(event_view).collect(),
@@ -284,6 +290,7 @@ impl Driver {
             checkpoint: checkpoint.map(|e| e.event.data.clone()).unwrap_or_default(),
             holds: self.shown_holds(job),
             next: row.next.clone(),
+            waiting: waiting_view(job, self.book.spec_of(job).as_deref(), self.clock.now().wall),
             ends_without_progress: job.progress.ends,
             suspects: suspect_views(job),
             others: other_attempts(&events),
@@ -325,9 +332,9 @@ impl Driver {
             spec: job.spec.clone(),
             target: spec.target.clone(),
             place,
-            terms: Some(Terms::of(&spec, &start, gate.acceptance)),
+            terms: Some(Terms::of(&spec, job.offer.placement, &start, gate.acceptance)),
             start,
-            bid: spec.spot,
+            bid: job.offer.bid(&spec),
             intended: self.clock.now().wall,
             state: AttemptState::Intended,
             stop: None,

@@ -4,7 +4,7 @@ use super::place::PlaceState;
 use crate::core::forget::cannot_forget;
 use crate::core::job::{EndedAttempt, Job, Source};
 use crate::core::step::{EndedRef, Past};
-use crate::core::submit::Gate;
+use crate::core::submit::{Gate, Hold};
 use crate::model::cloud::CloudJob;
 use crate::model::ids::{
     AttemptNo, CloudId, Digest, JobKey, JobName, Mark, Owner, Run, TargetName,
@@ -106,8 +106,13 @@ impl Book {
         self.jobs.values().filter(|job| job.key.name.as_str() == name).max_by_key(|j| j.key.run)
     }
 
+    /// The accepted spec of a job, as the placement of its next attempt asks.
     pub(super) fn spec_of(&self, job: &Job) -> Option<Arc<JobSpec>> {
-        self.specs.get(&job.spec).cloned()
+        let spec = self.specs.get(&job.spec)?;
+        Some(match job.offer.placement {
+            0 => Arc::clone(spec),
+            placement => Arc::new(spec.at(placement)),
+        })
     }
 
     /// How long a CreateJob can be accepted at a place: the longest that a target there or an open
@@ -266,8 +271,34 @@ impl Book {
             slot: !may_follow || target.is_none_or(|target| self.has_slot(job, target, staged)),
             stopping: self.stopping,
             owner: self.owner.clone(),
+            next_place: self.next_place_hold(job, spec, staged),
             place,
         }
+    }
+
+    /// Why the placement after the present one could not be submitted to now, if there is one.
+    fn next_place_hold(
+        &self,
+        job: &Job,
+        spec: &JobSpec,
+        staged: &BTreeMap<JobKey, Job>,
+    ) -> Option<Hold> {
+        let at = usize::try_from(job.offer.placement).ok()?;
+        let next = spec.placements.get(at)?;
+        let own = self.specs.get(&job.spec).map_or(&spec.target, |own| &own.target);
+        let name = next.target.as_ref().unwrap_or(own);
+        let Some(target) = self.targets.get(name) else {
+            return Some(Hold::NoTarget(name.to_string()));
+        };
+        let state = self.places.get(&target.place).filter(|state| state.verified());
+        let Some(state) = state else { return Some(Hold::NotVerified) };
+        if let Some(why) = state.new_store_wait(target.acceptance).filter(|_| self.new_store) {
+            return Some(Hold::NewStore(why));
+        }
+        if let Some(why) = &state.other_writer {
+            return Some(Hold::OtherWriter(why.clone()));
+        }
+        (!self.has_slot(job, target, staged)).then_some(Hold::MaxParallel)
     }
 
     /// Jobs as they will be once the batch is durable.
@@ -358,6 +389,7 @@ fn is_first(job: &Job, other: &Job) -> bool {
 mod tests {
     use super::*;
     use crate::core::job::{Attempt, AttemptState, Outcome, OutcomeKind, Recovery, Start};
+    use crate::core::step::Pass;
     use crate::core::terms::{ResumeTerms, Terms};
     use crate::model::checkpoint::TrackerRewrite;
     use crate::model::ids::JobName;
@@ -397,7 +429,12 @@ mod tests {
             intended: WallTime(0),
             state: AttemptState::Intended,
             stop: None,
-            terms: acceptance.map(|acceptance| Terms { acceptance, time_limit: None, resume }),
+            terms: acceptance.map(|acceptance| Terms {
+                acceptance,
+                time_limit: None,
+                resume,
+                placement: 0,
+            }),
         });
         job
     }
@@ -517,6 +554,8 @@ mod tests {
             retry: Retry { alike: 5, give_up: MINUTE, on_stopped: OnStopped::Hold },
             list_price_per_hour: None,
             hang: None,
+            waiting: crate::model::waiting::Waiting::default(),
+            placements: Vec::new(),
         };
         // A retry of it may write an intent in the same step.
         let gate = book.gate(&over, &spec, &BTreeMap::new());
@@ -528,5 +567,46 @@ mod tests {
         other.key.name = JobName::new("other").expect("a name");
         book.jobs.insert(other.key.clone(), other);
         assert!(!book.gate(&open, &spec, &BTreeMap::new()).slot);
+    }
+    #[test]
+    fn a_placement_is_gone_on_to_only_where_it_could_be_submitted_to() {
+        use crate::model::placement::Placement;
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let started = Now { wall: WallTime(0), boot: BootTime(0) };
+        let mut book = Book::new(owner, started, BTreeMap::new());
+        let mut job = idle_job(&mut book, "a", "run");
+        let placed = |name: &str| Placement {
+            target: Some(TargetName::new(name).expect("a name")),
+            ..Placement::default()
+        };
+        let mut spec = JobSpec::clone(&book.specs[&job.spec]);
+        spec.placements = vec![placed("there"), placed("gone")];
+        book.specs.insert(job.spec.clone(), Arc::new(spec));
+        let hold = |book: &Book, job: &Job| {
+            let spec = book.spec_of(job).expect("a spec");
+            book.gate(job, &spec, &BTreeMap::new()).next_place
+        };
+        assert_eq!(hold(&book, &job), Some(Hold::NoTarget("there".to_owned())));
+        book.targets.extend([target("there", MINUTE)]);
+        assert_eq!(hold(&book, &job), Some(Hold::NotVerified));
+        let pass = Pass {
+            place: place(),
+            started: BootTime(1),
+            complete: true,
+            same_caller: true,
+            server: None,
+        };
+        book.places.entry(place()).or_default().passed(&pass, MINUTE, started);
+        assert_eq!(hold(&book, &job), None);
+        let mut other = open_job(None);
+        other.open[0].target = TargetName::new("there").expect("a name");
+        book.jobs.insert(other.key.clone(), other);
+        assert_eq!(hold(&book, &job), Some(Hold::MaxParallel));
+        // Every decision reads the spec of the placement that was reached.
+        job.offer.placement = 1;
+        assert_eq!(book.spec_of(&job).expect("a spec").target.as_str(), "there");
+        assert_eq!(hold(&book, &job), Some(Hold::NoTarget("gone".to_owned())));
+        job.offer.placement = 2;
+        assert_eq!(hold(&book, &job), None, "there is no other");
     }
 }

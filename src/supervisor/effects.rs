@@ -200,7 +200,8 @@ impl Effects {
         match effect {
             Effect::Create(no) => {
                 let attempt = job.open.iter().find(|a| a.no == no)?.clone();
-                let Some(spec) = book.specs.get(&attempt.spec).map(Arc::clone) else {
+                let spec = book.specs.get(&attempt.spec);
+                let Some(spec) = spec.map(|spec| Arc::new(spec.at(attempt.placement()))) else {
                     // Without an outcome it would be waited for until the next start.
                     let why = "its accepted spec cannot be read".to_owned();
                     let outcome = SendOutcome::NotSent { why };

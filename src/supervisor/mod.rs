@@ -66,7 +66,7 @@ pub use staging::{Moment, Turn};
 pub use stored::{Log, StateError};
 pub use summary::Summary;
 pub use sweep::{Lookback, has_news};
-pub use work::{Known, OnRecord, Swept, Work};
+pub use work::{Known, OnRecord, Swept, Waits, Work};
 
 pub use control::{Control, ControlError};
 pub use run::{RunError, Settings, Supervisor};

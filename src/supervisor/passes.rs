@@ -5,11 +5,12 @@ use super::book::{Book, Homeless};
 use super::driver::Driver;
 use super::outages::Fault;
 use super::place::PlaceState;
-use super::work::{Known, OnRecord, Swept, Work};
+use super::work::{Known, OnRecord, Swept, Waits, Work};
 use crate::core::identity::mark_of;
 use crate::core::job::{AttemptState, Missing, Wanted};
 use crate::core::step::{Input, Pass, Past};
 use crate::core::verdict::Cause;
+use crate::core::waiting;
 use crate::model::cloud::CloudJob;
 use crate::model::error::Class;
 use crate::model::ids::{CloudId, JobKey, Mark};
@@ -294,13 +295,14 @@ impl Book {
     /// What the task that lists at a place may rely on.
     pub fn known_at(&self, place: &Place, now: WallTime) -> Known {
         let mut known = Known::default();
-        for attempt in self.jobs.values().flat_map(|job| &job.open) {
+        let open = self.jobs.values().flat_map(|job| job.open.iter().map(move |a| (job, a)));
+        for (job, attempt) in open {
             if attempt.place != *place {
                 continue;
             }
             let oldest = known.oldest.get_or_insert(attempt.intended);
             *oldest = (*oldest).min(attempt.intended);
-            if let AttemptState::Live { id, restarts, runs, missing, .. } = &attempt.state
+            if let AttemptState::Live { id, restarts, runs, missing, wait, .. } = &attempt.state
                 && let Some(status) = attempt.state.shown()
             {
                 let is_missing = *missing != Missing::No;
@@ -308,6 +310,13 @@ impl Book {
                 let record = OnRecord { status, restarts: *restarts, began, is_missing };
                 known.open.insert(id.clone(), record);
                 known.attempts.insert(id.clone());
+                if waiting::is_waiting(attempt) {
+                    let look_at = self.spec_of(job).and_then(|spec| waiting::look_at(job, &spec));
+                    let is_never = wait.never().is_some();
+                    let counted_from = waiting::counted_from(job, attempt);
+                    let waits = Waits { look_at, counted_from, is_never };
+                    known.waits.insert(id.clone(), waits);
+                }
             }
         }
         for Homeless { cloud, .. } in self.homeless.values().filter(|h| h.place == *place) {

@@ -156,7 +156,9 @@ impl Sweeper {
                     ours.filter(|job| is_marked(job) || known.has(&job.id)).collect();
                 swept.owner_seen = ours.iter().any(is_marked);
                 let shown: BTreeSet<CloudId> = ours.iter().map(|job| job.id.clone()).collect();
-                let changed = ours.into_iter().filter(|job| has_news(&known, job));
+                let changed = ours
+                    .into_iter()
+                    .filter(|job| has_news(&known, job) || known.wants_whole(job, now.wall));
                 swept.jobs = self.in_full(&client, changed.collect()).await;
                 if swept.pass.complete {
                     let unseen = known.attempts.difference(&shown).cloned().collect();

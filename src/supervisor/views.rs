@@ -8,12 +8,13 @@ use crate::core::phase::Phase;
 use crate::core::submit::Hold;
 use crate::core::suspects::Suspect;
 use crate::core::verdict::{Cause, Verdict};
+use crate::core::waiting;
 use crate::core::watch::{Watch, ran_so_far};
 use crate::model::cloud::Status;
 use crate::model::spec::JobSpec;
-use crate::model::time::WallTime;
+use crate::model::time::{WallTime, human};
 use crate::model::view::{
-    AdviceView, AttemptView, EventView, ProgressView, SuspectView, VerdictView,
+    AdviceView, AttemptView, EventView, ProgressView, SuspectView, VerdictView, WaitingView,
 };
 use crate::store::records::StoredEvent;
 
@@ -57,7 +58,8 @@ pub(super) fn why_in_a_row(job: &Job, phase: Phase, holds: &[Hold], now: WallTim
             if let Some(attempt) = job.open.last() {
                 return match &attempt.state {
                     AttemptState::Live { status, .. } => {
-                        format!("attempt {} is {}", attempt.no, status.word())
+                        let wait = wait_in_words(attempt, now);
+                        format!("attempt {} is {}{wait}", attempt.no, status.word())
                     }
                     AttemptState::Intended => format!("attempt {} is being sent", attempt.no),
                     AttemptState::Unknown { .. } => {
@@ -134,6 +136,45 @@ fn advice_view(advice: Advice) -> AdviceView {
     }
 }
 
+/// How the one open attempt waits. `spec` is the one of the job's placement.
+pub(super) fn waiting_view(
+    job: &Job,
+    spec: Option<&JobSpec>,
+    now: WallTime,
+) -> Option<WaitingView> {
+    let spec = spec?;
+    let outlook = waiting::outlook(job, spec)?;
+    let attempt = job.open.last()?;
+    let AttemptState::Live { wait, .. } = &attempt.state else { return None };
+    Some(WaitingView {
+        phase: outlook.phase.word().to_owned(),
+        since: outlook.since.to_string(),
+        waited_s: now.since(outlook.since).as_secs(),
+        limit_s: outlook.limit.map(|limit| limit.as_secs()),
+        bid: attempt.bid.map(|bid| bid.to_string()),
+        placement: attempt.placement(),
+        placements: spec.last_placement(),
+        never: wait.never().map(str::to_owned),
+        next: outlook.next_in_words(now),
+        next_in_s: outlook.due_at().map(|at| at.since(now).as_secs()),
+    })
+}
+
+/// For how long an attempt waits, and whether it can ever run, in words behind its status.
+fn wait_in_words(attempt: &Attempt, now: WallTime) -> String {
+    let AttemptState::Live { wait, .. } = &attempt.state else { return String::new() };
+    if !waiting::is_waiting(attempt) {
+        return String::new();
+    }
+    let time = wait
+        .since()
+        .map_or(String::new(), |(_, since)| format!(" for {}", human(now.since(since))));
+    match wait.never() {
+        Some(why) => format!("{time} and can never run: {why}"),
+        None => time,
+    }
+}
+
 /// What the vendor's word says that the phase does not.
 fn why_of_status(attempt: &Attempt, phase: Phase) -> Option<String> {
     let (no, status) = (attempt.no, attempt.state.shown()?);
@@ -144,6 +185,10 @@ fn why_of_status(attempt: &Attempt, phase: Phase) -> Option<String> {
     }
     if let (Some(StopWhy::Hang), Some(why)) = (attempt.stop, hang::warning(attempt)) {
         return Some(format!("attempt {no} is {word} and was asked to stop: it hangs: {why}"));
+    }
+    if matches!(attempt.stop, Some(StopWhy::Waited | StopWhy::GaveUp)) {
+        let why = "it waited for longer than [waiting] says";
+        return Some(format!("attempt {no} is {word} and was asked to stop: {why}"));
     }
     if matches!(status, Status::Other(_)) {
         let known = format!("attempt {no} shows `{word}`, a word spotkeeper does not know");
@@ -302,6 +347,7 @@ mod tests {
                 missing: Missing::No,
                 hang: Hang::default(),
                 watch: serde_json::from_value(watch).expect("a watch"),
+                wait: crate::core::waiting::Wait::default(),
             },
             stop: None,
             terms: None,

@@ -5,6 +5,7 @@ use super::evidence::Gathered;
 use super::summary::Summary;
 use crate::config::{DaemonConfig, JobSet};
 use crate::core::job::Job;
+use crate::core::permanent;
 use crate::core::step::{Input, Pass};
 use crate::model::checkpoint::Look;
 use crate::model::cloud::{CloudJob, Status};
@@ -105,6 +106,17 @@ pub struct OnRecord {
     pub is_missing: bool,
 }
 
+/// What is wanted of an attempt that waits, though its row may be as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waits {
+    /// From when on a whole answer is wanted, if at all.
+    pub look_at: Option<WallTime>,
+    /// The latest time that this was counted from.
+    pub counted_from: Option<WallTime>,
+    /// Whether it is on record that it can never run.
+    pub is_never: bool,
+}
+
 /// What the tasks that list may rely on: which rows need no second look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Known {
@@ -114,6 +126,8 @@ pub struct Known {
     pub attempts: BTreeSet<CloudId>,
     /// Ended attempts.
     pub ended: BTreeSet<CloudId>,
+    /// Attempts that wait before they run.
+    pub waits: BTreeMap<CloudId, Waits>,
     /// Attempts that were given up as lost: however they show up, it is news.
     pub lost: BTreeSet<CloudId>,
     /// When the oldest attempt that may be open, or was lost a short while ago, was decided.
@@ -124,5 +138,44 @@ impl Known {
     /// Whether it is on record by its id, whatever marks it carries.
     pub fn has(&self, id: &CloudId) -> bool {
         self.open.contains_key(id) || self.ended.contains(id) || self.lost.contains(id)
+    }
+
+    /// Whether an attempt that waits is to be looked at in full, though its row has no news.
+    pub fn wants_whole(&self, row: &CloudJob, now: WallTime) -> bool {
+        self.waits.get(&row.id).is_some_and(|wait| {
+            let is_ahead = wait.counted_from.is_some_and(|from| from > now);
+            wait.look_at.is_some_and(|at| at <= now || is_ahead)
+                || !wait.is_never && permanent::cause(row).is_some()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dlc::wire::{Source, job};
+
+    #[test]
+    fn a_wait_is_looked_at_when_something_is_due_or_said() {
+        let row = |message: &str| {
+            let value = serde_json::json!({
+                "JobId": "dlc1", "Status": "Queuing", "ReasonMessage": message,
+            });
+            job(&value, Source::ListRow).expect("a row")
+        };
+        let known = |look_at: Option<i64>, is_never| {
+            let counted_from = Some(WallTime(100));
+            let waits = Waits { look_at: look_at.map(WallTime), counted_from, is_never };
+            Known { waits: BTreeMap::from([(row("").id, waits)]), ..Known::default() }
+        };
+        let wants = |known: &Known, message: &str| known.wants_whole(&row(message), WallTime(100));
+        for (look_at, due) in [(None, false), (Some(101), false), (Some(100), true)] {
+            assert_eq!(wants(&known(look_at, false), "in the queue"), due, "{look_at:?}");
+        }
+        assert!(wants(&known(None, false), "no such quota"));
+        assert!(!wants(&known(None, true), "no such quota"), "it is on record");
+        let set_back = known(Some(101), false).wants_whole(&row(""), WallTime(99));
+        assert!(set_back, "its times lie ahead");
+        assert!(!wants(&Known::default(), "no such quota"), "it does not wait");
     }
 }

@@ -14,7 +14,7 @@ use spotkeeper::cli::{act, cancel, checkpoints, describe, events, ps, text, why}
 use spotkeeper::model::time::WallTime;
 use spotkeeper::model::view::{
     ActReport, AdviceView, AttemptView, DaemonView, EventPage, EventView, JobPage, JobRow,
-    ProgressView, SuspectView, TargetView, VerdictView, WhyView,
+    ProgressView, SuspectView, TargetView, VerdictView, WaitingView, WhyView,
 };
 use std::path::{Path, PathBuf};
 
@@ -53,6 +53,22 @@ pub(crate) fn row(name: &str, phase: &str) -> JobRow {
         managed: true,
         target: "hangzhou".into(),
         next: String::new(),
+    }
+}
+
+/// The limit of a wait, what it was asked for with, and that it can never end.
+fn waiting() -> WaitingView {
+    WaitingView {
+        phase: "queuing".into(),
+        since: "2026-11-29T17:56:30Z".into(),
+        waited_s: 1_320,
+        limit_s: Some(1_800),
+        bid: Some("0.5".into()),
+        placement: 1,
+        placements: 2,
+        never: Some("no such quota".into()),
+        next: "tell a person in 8m".into(),
+        next_in_s: Some(480),
     }
 }
 
@@ -191,6 +207,7 @@ fn why_view() -> WhyView {
         checkpoint: look(),
         holds: vec!["the bucket was not looked into".into(), "the cloud was not compared".into()],
         next: "attempt 8 at once".into(),
+        waiting: Some(waiting()),
         ends_without_progress: 1,
         suspects: vec![SuspectView {
             path: "ck/iter_0031250".into(),
@@ -206,6 +223,7 @@ fn page() -> JobPage {
         row: rows().remove(2),
         holds: vec!["the bucket was not looked into".into()],
         checkpoints: Some("oss://bucket/team/run42".into()),
+        waiting: Some(waiting()),
         progress: ProgressView {
             looked_s: Some(30),
             note: "could not look for checkpoints (2 in a row): 503\x1b[2J".into(),

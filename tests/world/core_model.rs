@@ -264,6 +264,7 @@ impl World {
         let waits = self.new_store && self.passes_after_wait < 3;
         let gate = Gate {
             place: Some(self.place.clone()),
+            next_place: None,
             acceptance: Duration::from_millis(ACCEPTANCE_MS),
             verified: self.verified,
             new_store: waits.then(|| "the store is new".to_owned()),
@@ -1010,6 +1011,8 @@ fn spec() -> JobSpec {
         },
         list_price_per_hour: None,
         hang: None,
+        waiting: spotkeeper::model::waiting::Waiting::default(),
+        placements: Vec::new(),
     }
 }
 

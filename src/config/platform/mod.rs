@@ -19,7 +19,7 @@ pub(super) use spot::share_mend;
 use super::body::{Body, step};
 use super::codes;
 use super::diagnostic::{Anchor, Diagnostic, Severity};
-use super::job::SpotTable;
+use super::spot::SpotTable;
 use crate::model::error::Code;
 use crate::model::money::Money;
 use crate::model::spec::{Bid, Target};

@@ -46,6 +46,8 @@ fn watched(folder: &std::path::Path) -> (Effects, mpsc::Receiver<Message>, Book,
         retry: Retry { alike: 5, give_up: second, on_stopped: OnStopped::Hold },
         list_price_per_hour: None,
         hang: None,
+        waiting: crate::model::waiting::Waiting::default(),
+        placements: Vec::new(),
     };
     let digest = Digest("0".repeat(64));
     let mut job = Job::new(key, digest.clone());

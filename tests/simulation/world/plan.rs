@@ -104,5 +104,7 @@ fn spec(key: &JobKey, prefix: &str, nature: Nature) -> JobSpec {
         },
         list_price_per_hour: None,
         hang: None,
+        waiting: spotkeeper::model::waiting::Waiting::default(),
+        placements: Vec::new(),
     }
 }

@@ -14,7 +14,7 @@ const BAD: &[(&str, &str, &[&str])] = &[
     ("settle = ", "setle = ", &["19:1 E021 settle"]),
     ("target = \"hz\"", "target = \"hz\"\nsettle = \"1s\"", &["3:1 E021 checkpoint.settle"]),
     ("alike = 5", "target = \"hz\"\nalike = 5", &["21:1 E021 target"]),
-    ("[retry]", "[waiting]\nx = 1\n[retry]", &["20:2 E022"]),
+    ("[retry]", "[waiting]\nx = 1\n[retry]", &["21:1 E021"]),
     // [hang]: a limit, acts that are known, each once, and none after a restart.
     ("[retry]", "[hang]\nlog_silence = \"30m\"\n[retry]", &[]),
     ("[retry]", "[hang]\nno_checkpoint = \"2.5x\"\nthen = [\"notify\", \"restart\"]\n[retry]", &[]),
@@ -48,7 +48,6 @@ const BAD: &[(&str, &str, &[&str])] = &[
         "[hang]\nlog_silence = \"1h\"\nthen = [\"restart\", \"notify\"]\n[retry]",
         &["22:20 E025"],
     ),
-    ("[retry]", "[[placements]]\ntarget = \"hz\"\n[retry]", &["20:3 E022"]),
     ("alike = 5", "alike = 5\n[budget]\nmoney = \"5\"", &["23:1 E022"]),
     ("alike = 5", "alike = 5\n[progress]\ndone_when = { log = \"x\" }", &["23:1 E022"]),
     ("settle = \"60s\"", "fence = true", &[]),

@@ -11,6 +11,7 @@ mod bodies;
 mod files;
 mod mistakes;
 mod platform;
+mod waiting;
 
 const DAEMON: &str = r#"
 owner = "k3f9qz"

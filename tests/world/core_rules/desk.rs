@@ -411,6 +411,7 @@ pub(super) fn place() -> Place {
 pub(super) fn gate() -> Gate {
     Gate {
         place: Some(place()),
+        next_place: None,
         acceptance: ACCEPTANCE,
         verified: true,
         new_store: None,
@@ -456,5 +457,7 @@ fn spec() -> JobSpec {
         retry: Retry { alike: 5, give_up: 24 * HOUR, on_stopped: OnStopped::Hold },
         list_price_per_hour: None,
         hang: None,
+        waiting: spotkeeper::model::waiting::Waiting::default(),
+        placements: Vec::new(),
     }
 }

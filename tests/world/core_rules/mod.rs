@@ -18,4 +18,5 @@ mod restarts;
 mod suspects;
 mod trackers;
 mod verdicts;
+mod waiting;
 mod watch;
