@@ -16,6 +16,7 @@ mod readiness;
 mod state;
 mod submission;
 mod verdicts;
+mod waiting;
 
 use crate::emulator_client::World;
 use crate::supervisor_no_space::until;
