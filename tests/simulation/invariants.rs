@@ -81,6 +81,8 @@ pub(crate) struct Judge {
     /// Whether a state folder was lost: what it alone knew is not asked for.
     pub(crate) wiped: bool,
     pub(crate) outdated: bool,
+    /// Whether an attempt was stopped because it waited for too long.
+    pub(crate) waited: bool,
 }
 
 impl Judge {
@@ -188,6 +190,7 @@ impl Judge {
     pub(crate) fn settled(&mut self, job: &Job, now: BootTime, wake: bool) {
         self.outdated |=
             job.open.iter().any(|a| a.stop == Some(spotkeeper::core::job::StopWhy::Outdated));
+        self.waited |= job.open.iter().any(spotkeeper::core::job::Attempt::stops_for_a_wait);
         if job.wanted == Wanted::Cancel {
             self.cancelled.insert(job.key.clone());
         }

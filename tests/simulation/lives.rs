@@ -29,6 +29,7 @@ struct Sum {
     failed: u64,
     cancelled: u64,
     outdated: u64,
+    waited: u64,
     table: Table,
 }
 
@@ -38,6 +39,7 @@ impl Sum {
         self.inputs.push(lived.judge.inputs);
         self.attempts.push(u64::from(lived.attempts));
         self.outdated += u64::from(lived.outdated);
+        self.waited += u64::from(lived.waited);
         for kind in &lived.kinds {
             match kind {
                 OutcomeKind::Succeeded => self.succeeded += 1,
@@ -108,6 +110,7 @@ fn live_all(seeds: &Range<u64>) -> Result<Sum, (u64, Broken)> {
                 sum.failed += own.failed;
                 sum.cancelled += own.cancelled;
                 sum.outdated += own.outdated;
+                sum.waited += own.waited;
                 sum.table.add(&own.table);
             });
         }
@@ -133,12 +136,13 @@ fn lives_keep_both_promises() {
     let all: u64 = sum.inputs.iter().sum();
     println!(
         "seeds {seeds:?}: {} lives, {all} inputs; median of a life: {inputs} inputs, {attempts} attempts; \
-         jobs: {} succeeded, {} failed, {} cancelled; {} lives with an outdated attempt\n{}",
+         jobs: {} succeeded, {} failed, {} cancelled; {} lives with an outdated attempt, {} with a raised bid\n{}",
         sum.lives,
         sum.succeeded,
         sum.failed,
         sum.cancelled,
         sum.outdated,
+        sum.waited,
         sum.table.text(),
     );
     let wrong = sum.table.wrong(sum.lives >= LONG);
@@ -150,6 +154,7 @@ fn lives_keep_both_promises() {
     assert!(sum.succeeded > sum.lives && sum.cancelled > sum.lives / 50);
     assert!(sum.failed > sum.lives / 50, "crash loops are given up");
     assert!(sum.outdated > sum.lives / 50, "attempts are stopped for a newer checkpoint");
+    assert!(sum.waited > sum.lives / 50, "attempts are stopped for a higher bid");
 }
 
 /// The first life in which a bug breaks an invariant that it has to break.

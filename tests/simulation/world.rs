@@ -57,6 +57,8 @@ pub(crate) struct Lived {
     pub(crate) kinds: Vec<OutcomeKind>,
     pub(crate) attempts: u32,
     pub(crate) outdated: bool,
+    /// Whether an attempt was stopped because it waited for too long.
+    pub(crate) waited: bool,
     pub(crate) judge: Judge,
 }
 
@@ -274,6 +276,7 @@ impl World {
             kinds: results.map(|result| result.kind).collect(),
             attempts: self.attempts,
             outdated: self.judge.outdated,
+            waited: self.judge.waited,
             judge: std::mem::take(&mut self.judge),
         }
     }

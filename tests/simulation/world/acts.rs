@@ -163,7 +163,7 @@ impl World {
             }
             for row in ours {
                 owner_seen = true;
-                if has_news(&known, &row) {
+                if has_news(&known, &row) || known.wants_whole(&row, started.wall) {
                     let with = (&mut self.rng, &owner, bug);
                     jobs.push(cloud::in_full(row, &self.remotes, stormy, with));
                 }

@@ -4,9 +4,11 @@ use crate::clock::Rng;
 use crate::cloud::{Nature, TOTAL_STEPS};
 use spotkeeper::model::checkpoint::{Location, Scheme};
 use spotkeeper::model::ids::{Digest, JobKey, JobName, TargetName};
+use spotkeeper::model::money::Money;
 use spotkeeper::model::spec::{
-    CheckpointSpec, CredentialsRef, FirstStart, JobSpec, OnStopped, Place, Retry,
+    Bid, CheckpointSpec, CredentialsRef, FirstStart, JobSpec, OnStopped, Place, Retry,
 };
+use spotkeeper::model::waiting::{WaitAct, WaitLimit, Waiting};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -94,7 +96,7 @@ fn spec(key: &JobKey, prefix: &str, nature: Nature) -> JobSpec {
         launcher: true,
         body: serde_json::Map::new(),
         secret_envs: BTreeMap::new(),
-        spot: None,
+        spot: Some(Bid::Discount(Money(100_000))),
         checkpoint: (nature != Nature::Plain).then_some(checkpoint),
         total_steps: trains.then_some(TOTAL_STEPS),
         retry: Retry {
@@ -104,7 +106,13 @@ fn spec(key: &JobKey, prefix: &str, nature: Nature) -> JobSpec {
         },
         list_price_per_hour: None,
         hang: None,
-        waiting: spotkeeper::model::waiting::Waiting::default(),
+        waiting: waiting(),
         placements: Vec::new(),
     }
+}
+
+/// A bid that goes up while the market is closed.
+fn waiting() -> Waiting {
+    let limit = WaitLimit { after: Duration::from_secs(600), then: vec![WaitAct::RaiseBid] };
+    Waiting { queuing: Some(limit.clone()), bidding: Some(limit), ..Waiting::default() }
 }

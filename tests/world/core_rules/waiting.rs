@@ -15,10 +15,12 @@ use spotkeeper::model::placement::{Machines, Placement};
 use spotkeeper::model::spec::Bid;
 use spotkeeper::model::time::WallTime;
 use spotkeeper::model::waiting::WaitAct::{self, Fail, NextPlacement, Notify, RaiseBid};
-use spotkeeper::model::waiting::WaitLimit;
+use spotkeeper::model::waiting::{WaitLimit, Waiting};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
+/// A minute before it.
+const ALMOST: Duration = Duration::from_secs(29 * 60);
 
 fn bid(text: &str) -> Bid {
     Bid::Discount(Money::parse(text).expect(text))
@@ -81,7 +83,7 @@ fn stop_of(desk: &Desk) -> Option<StopWhy> {
 #[test]
 fn a_bid_is_raised_by_a_step_once_the_limit_is_over_and_sent_after_the_end() {
     let mut desk = queuing(&[RaiseBid]);
-    still_queuing(&mut desk, LIMIT - MINUTE);
+    still_queuing(&mut desk, ALMOST);
     assert_eq!((desk.stops(), stop_of(&desk)), (0, None), "before its time");
     still_queuing(&mut desk, MINUTE);
     assert_eq!((desk.stops(), stop_of(&desk)), (1, Some(StopWhy::Waited)));
@@ -121,7 +123,7 @@ fn a_bid_is_raised_at_most_once_in_a_quarter_of_an_hour() {
     let next = outlook(&desk.job, &desk.spec).and_then(|outlook| outlook.next);
     assert!(matches!(next, Some((Due::Raise(to), _)) if to == bid("0.6")), "{next:?}");
     // One minute went by until it was seen stopped. What comes after a raise does not come before it.
-    still_queuing(&mut desk, RAISE_PAUSE - 2 * MINUTE);
+    still_queuing(&mut desk, 13 * MINUTE);
     assert_eq!((desk.stops(), desk.result()), (0, None));
     still_queuing(&mut desk, MINUTE);
     assert_eq!((desk.stops(), stop_of(&desk)), (1, Some(StopWhy::Waited)));
@@ -172,7 +174,9 @@ fn only_a_whole_answer_that_shows_it_waiting_stops_it() {
 fn what_holds_the_next_attempt_keeps_this_one_in_its_queue() {
     type Change = fn(&mut Desk);
     let holds: [Change; 5] = [
-        |desk| drop(desk.act(Act::Pause)),
+        |desk| {
+            desk.act(Act::Pause);
+        },
         |desk| desk.gate.stopping = true,
         |desk| desk.gate.other_writer = Some("another".to_owned()),
         |desk| desk.gate.verified = false,
@@ -477,7 +481,7 @@ fn a_person_is_told_once_an_attempt_and_phase() {
     // It runs, and waits again after a restart in place: another wait.
     show(&mut desk, Status::Running);
     show(&mut desk, Status::Queuing);
-    still_queuing(&mut desk, LIMIT - MINUTE);
+    still_queuing(&mut desk, ALMOST);
     assert_eq!(desk.count(Word::Alarm), 2);
     still_queuing(&mut desk, MINUTE);
     assert_eq!(desk.count(Word::Alarm), 3);
@@ -499,7 +503,7 @@ fn a_wait_goes_on_where_it_left_off() {
     assert_eq!(stop_of(&desk), Some(StopWhy::Waited), "30 min in the queue");
     // A new process does not begin it anew.
     let mut desk = queuing(&[RaiseBid]);
-    desk.wait(LIMIT - MINUTE);
+    desk.wait(ALMOST);
     desk.feed(Input::Started);
     still_queuing(&mut desk, MINUTE);
     assert_eq!(stop_of(&desk), Some(StopWhy::Waited));
@@ -533,7 +537,7 @@ fn what_can_never_run_is_said_at_once_and_no_bid_is_raised_for_it() {
     for then in [&[][..], &[RaiseBid], &[RaiseBid, NextPlacement]] {
         let mut desk = if then.is_empty() { queuing(then) } else { placed(then) };
         if then.is_empty() {
-            desk.spec.waiting = Default::default();
+            desk.spec.waiting = Waiting::default();
         }
         show_with(&mut desk, Status::Queuing, no_quota);
         show_with(&mut desk, Status::Queuing, no_quota);
