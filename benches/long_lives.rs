@@ -4,7 +4,7 @@
 //! Prints a line a day and ends with 1 if memory grows by more than [`GROWTH_LIMIT_PERCENT`] after the
 //! first day, or if the state or a history is larger than its limits. What the figures mean:
 //! docs/performance.md. `SPOTKEEPER_BENCH_FOLDER`: where the state folder is made; by default the
-//! usual place for temporary files.
+//! usual place for temporary files. `SPOTKEEPER_BENCH_JOBS`: fewer jobs, each with as many releases.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement needs the monotonic clock itself")]
 #![allow(clippy::print_stdout, reason = "the table is the product of a bench")]
@@ -26,7 +26,7 @@ use world::{DAY, HOUR, Seeded, World};
 
 const DAYS: u64 = 30;
 const JOBS: usize = 1_000;
-const RELEASES: u64 = 5_000;
+const RELEASES_A_JOB: usize = 5;
 /// Every so manieth job is in a bad market: together they have half of all releases, and reach the
 /// limits of their histories.
 const DENSE: usize = 20;
@@ -60,13 +60,13 @@ fn bytes_below(folder: &Path) -> Result<u64> {
 }
 
 /// The jobs that are released in each minute.
-fn releases() -> BTreeMap<u64, Vec<usize>> {
+fn releases(jobs: usize) -> BTreeMap<u64, Vec<usize>> {
     let (mut rng, mut found) = (Seeded(7), BTreeMap::<u64, Vec<usize>>::new());
-    let dense = (JOBS / DENSE) as u64;
-    for n in 0..RELEASES {
-        let job = if n % 2 == 0 { rng.below(dense) * DENSE as u64 } else { rng.below(JOBS as u64) };
-        let job = usize::try_from(job).unwrap_or_default();
-        found.entry(rng.below(DAYS * DAY)).or_default().push(job);
+    let mut one_of = |count: usize| usize::try_from(rng.below(count as u64)).unwrap_or_default();
+    for n in 0..jobs * RELEASES_A_JOB {
+        let job = if n % 2 == 0 { one_of(jobs / DENSE) * DENSE } else { one_of(jobs) };
+        let minute = one_of(usize::try_from(DAYS * DAY).unwrap_or_default()) as u64;
+        found.entry(minute).or_default().push(job);
     }
     found
 }
@@ -94,11 +94,15 @@ fn main() -> Result<()> {
     };
     let folder = root.path().join("state");
     let (store, _) = Store::open(&folder, Options::default())?;
-    let mut world = World::new(1, JOBS, saves_every, store);
+    let jobs = match std::env::var("SPOTKEEPER_BENCH_JOBS") {
+        Ok(text) => text.parse().context("SPOTKEEPER_BENCH_JOBS")?,
+        Err(_) => JOBS,
+    };
+    let mut world = World::new(1, jobs, saves_every, store);
     world.begin_with_nothing();
-    let releases = releases();
+    let releases = releases(jobs);
     let start = Instant::now();
-    println!("{JOBS} jobs, {RELEASES} releases, {DAYS} days; a line a day, in all so far");
+    println!("{jobs} jobs, {RELEASES_A_JOB} releases each, {DAYS} days; a line a day");
     println!("day  VmRSS KiB  state MiB   releases    inputs   commits   seconds");
     let (mut first, mut last, mut largest) = (0, 0, 0);
     for day in 1..=DAYS {

@@ -1,7 +1,7 @@
 //! A life of one emulator and of one daemon after the other, each of which is killed.
 
 use super::{At, Hit, Kill, State};
-use crate::harness::{JobFile, PATIENCE, World};
+use crate::harness::{JobFile, World};
 use crate::ledger::job_of;
 use crate::tracker;
 use serde_json::json;
@@ -17,6 +17,8 @@ const STEP_MS: u64 = 40;
 const HOLD: Duration = Duration::from_millis(1_500);
 /// Kills that have to come at the right moment from outside are tried this often.
 const TRIES: u32 = 5;
+/// A point may be hit only once the present job is done and another one is under way.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What a job is there for besides being trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,11 +157,16 @@ impl Life {
         self.start_to_die_at(name, 1);
         // It may die before it has answered: only a cancel that was taken leads to such a point.
         self.until_dead(name, |life| {
-            if taken {
-                return;
-            }
             let job = life.job();
-            if life.world.trainer(&job).is_done() {
+            if taken {
+                // Its attempt ended before the cancel came: nothing had to be stopped.
+                let over = format!("cancelled; nothing of it runs job={job} ");
+                if life.world.log().contains(&over) {
+                    life.jobs.last_mut().expect("a job").cancelled_after = Some(created);
+                    life.next_job();
+                    taken = false;
+                }
+            } else if life.world.trainer(&job).is_done() {
                 life.stir();
             } else if life.world.ledger().running().len() == 1 {
                 created = life.world.ledger().created(&job);
