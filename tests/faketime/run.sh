@@ -25,6 +25,10 @@ begin_with_calendar() {
         FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1 NO_FAKE_STAT=1
 }
 
+# libfaketime's own shared memory outlives a process that is killed.
+forget() { rm -f "/dev/shm/faketime_shm_$1" "/dev/shm/sem.faketime_sem_$1"; }
+end_more() { [ -z "$daemon" ] || forget "$daemon"; }
+
 # A rule that delays nothing counts the calls that meet it.
 count_calls() {
     curl -sSf -X PUT "$url/emulator/faults" >/dev/null \
@@ -73,6 +77,7 @@ for jump in -2h +1d "@2038-01-20 00:00:00"; do
     [ "$(creates_of train)" = $attempts ] || fail "$jump: submitted twice"
     echo "faketime: $jump while it runs: $calls calls in 5 s, a release was made good"
     # The same calendar when it starts: nothing has told it the true time yet.
+    forget "$daemon"
     kill_daemon
     begin_with_calendar
     release train
