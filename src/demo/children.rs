@@ -7,6 +7,7 @@
 
 use super::stage::{ACCEPTANCE, Stage};
 use crate::model::error::Class;
+use crate::model::service_manager::VARIABLES;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -141,7 +142,7 @@ impl Starter {
     }
 
     fn start(&mut self, what: &'static str, mut command: Command) -> Result<Running, ChildError> {
-        for name in NOT_FOR_CHILDREN {
+        for name in NOT_FOR_CHILDREN.into_iter().chain(VARIABLES) {
             command.env_remove(name);
         }
         command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);

@@ -28,13 +28,16 @@ fi
 work=$(mktemp -d)
 pids=()
 leaders=()
+making=()
 cleanup() {
   # The container's init: its nspawn then ends by itself.
   for leader in "${leaders[@]}"; do kill -KILL "$leader" 2>/dev/null || true; done
-  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
+  for pid in "${making[@]}"; do kill "$pid" 2>/dev/null || true; done
+  for pid in "${pids[@]}" "${making[@]}"; do wait "$pid" 2>/dev/null || true; done
   rm -rf --one-file-system "$work"
 }
 trap cleanup EXIT
+trap 'exit 143' INT TERM
 
 rootfs=${SPOTKEEPER_ROOTFS:-$work}
 make_rootfs() {
@@ -60,8 +63,10 @@ dpkg-deb --contents "$deb" | awk '{ print $1, $2, $6 }' | grep -v '/docs/\|/exam
 echo "== Debians ($SECONDS s)"
 make_rootfs bookworm & first=$!
 make_rootfs trixie & second=$!
+making=("$first" "$second")
 wait "$first"
 wait "$second"
+making=()
 
 failed=0
 for suite in bookworm trixie; do
