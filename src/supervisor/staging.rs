@@ -75,13 +75,13 @@ impl Turn {
             match pending.pop_front() {
                 None => break,
                 Some(Work::Passed(pass)) if self.staged.is_empty() => book.passed(&pass, pending),
-                Some(Work::Input(key, input)) if !self.staged.contains_key(&key) => {
+                Some(Work::Input(key, input)) if !self.touches(&key) => {
                     self.stage(book, log, key, input, moment)?;
                 }
-                Some(Work::Accept(job)) if !self.staged.contains_key(&job.key) => {
+                Some(Work::Accept(job)) if !self.touches(&job.key) => {
                     self.stage_new(book, log, pending, *job, moment.now())?;
                 }
-                Some(Work::Drop(key)) if !self.staged.contains_key(&key) => {
+                Some(Work::Drop(key)) if !self.touches(&key) => {
                     // It may have been submitted, or cancelled, since the files were read.
                     if book.jobs.get(&key).is_some_and(|job| !job.goes_with_its_file()) {
                         self.stage(book, log, key, Input::File(Source::Unmanaged), moment)?;
@@ -122,6 +122,11 @@ impl Turn {
             }
         }
         Ok(())
+    }
+
+    /// Whether the turn changes this job: whatever else comes for it waits for the commit.
+    fn touches(&self, key: &JobKey) -> bool {
+        self.staged.contains_key(key) || self.dropped.contains(key)
     }
 
     /// Lets the core decide on one input and adds what came of it to the turn.
@@ -177,12 +182,15 @@ impl Turn {
         changed: bool,
         now: Now,
     ) -> Result<(), StateError> {
-        if let Err(error) = stored::fits(&key, &step) {
+        let encoded = match stored::encode(&key, &step, changed) {
+            Ok(encoded) => encoded,
             // Nothing of the step is kept: one job must not stop the others' commits.
-            let what = chain(&error);
-            book.parked.insert(key.clone(), what.clone());
-            return self.stage_alarm(log, &key, now, format!("the job is parked: {what}"));
-        }
+            Err(error) => {
+                let what = chain(&error);
+                book.parked.insert(key.clone(), what.clone());
+                return self.stage_alarm(log, &key, now, format!("the job is parked: {what}"));
+            }
+        };
         for event in step.events {
             if event.word == Word::Checkpoint {
                 crash::point("chosen");
@@ -194,14 +202,14 @@ impl Turn {
                 step.next.progress.best_step,
             )?);
         }
-        for ended in step.ended {
-            stored::put_ended(&mut self.batch, &key, &ended)?;
+        for (ended, record) in step.ended.into_iter().zip(encoded.ended) {
+            stored::put_ended(&mut self.batch, &key, ended.attempt.no, record)?;
             self.ended.push((key.clone(), ended));
         }
         self.effects.extend(step.effects.into_iter().map(|effect| (key.clone(), effect)));
         self.wakes.push((key.clone(), step.wake_at));
-        if changed {
-            stored::put_job(&mut self.batch, &step.next)?;
+        if let Some(record) = encoded.job {
+            self.batch.put(records::job_key(&key), record)?;
         }
         self.staged.insert(key, step.next);
         Ok(())

@@ -6,7 +6,7 @@ use super::summary::Summary;
 use crate::core::event::Event;
 use crate::core::job::{EndedAttempt, Job};
 use crate::core::step::Step;
-use crate::model::ids::{Digest, JobKey, JobName, Run};
+use crate::model::ids::{AttemptNo, Digest, JobKey, JobName, Run};
 use crate::model::spec::JobSpec;
 use crate::model::time::WallTime;
 use crate::store::records::{self, AlertPart, RecordError, StoredEvent, StoredEvidence};
@@ -246,13 +246,26 @@ async fn note_new(store: &Handle) -> Result<(), StateError> {
     Ok(())
 }
 
-/// Whether the store can take what a step decided.
-pub(super) fn fits(key: &JobKey, step: &Step) -> Result<(), RecordError> {
-    records::encode(&records::job_key(key), &step.next)?;
-    for ended in &step.ended {
-        records::encode(&records::attempt_key(key, ended.attempt.no), &(key, ended))?;
-    }
-    Ok(())
+/// What a step puts on record, as the store will hold it.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    /// The job; `None` if the step left it as it is on record.
+    pub(super) job: Option<Vec<u8>>,
+    /// Its ended attempts, in the order of the step.
+    pub(super) ended: Vec<Vec<u8>>,
+}
+
+/// Encodes what a step puts on record.
+///
+/// # Errors
+/// [`RecordError::TooLarge`] if the store cannot take it: nothing of the step may be kept then.
+pub(super) fn encode(key: &JobKey, step: &Step, changed: bool) -> Result<Encoded, RecordError> {
+    let job = changed.then(|| records::encode(&records::job_key(key), &step.next)).transpose()?;
+    let ended = step
+        .ended
+        .iter()
+        .map(|ended| records::encode(&records::attempt_key(key, ended.attempt.no), &(key, ended)));
+    Ok(Encoded { job, ended: ended.collect::<Result<_, _>>()? })
 }
 
 /// Adds a job to the batch.
@@ -277,17 +290,16 @@ pub(super) fn drop_job(batch: &mut Batch, book: &Book, key: &JobKey) -> Result<(
     Ok(batch.put(at, value)?)
 }
 
-/// Adds an ended attempt to the batch; the one that is too old to be kept goes.
+/// Adds the record of ended attempt `no` to the batch; the one that is too old to be kept goes.
 pub(super) fn put_ended(
     batch: &mut Batch,
     key: &JobKey,
-    ended: &EndedAttempt,
+    no: AttemptNo,
+    record: Vec<u8>,
 ) -> Result<(), StateError> {
-    let at = records::attempt_key(key, ended.attempt.no);
-    let value = records::encode(&at, &(key, ended))?;
-    batch.put(at, value)?;
+    batch.put(records::attempt_key(key, no), record)?;
     let kept = u32::try_from(ATTEMPTS_KEPT).unwrap_or(u32::MAX);
-    if let Some(old) = ended.attempt.no.checked_sub(kept).filter(|no| *no > 0) {
+    if let Some(old) = no.checked_sub(kept).filter(|no| *no > 0) {
         batch.delete(records::attempt_key(key, old))?;
         batch.delete(records::evidence_key(key, old))?;
     }

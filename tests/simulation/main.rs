@@ -26,4 +26,5 @@ mod faults;
 mod invariants;
 mod lives;
 mod table;
+mod turn;
 mod world;

@@ -219,7 +219,9 @@ impl Meeting {
                 _ => Self::Expected,
             },
             Kind::Accepted | Kind::NoAnswer => match situation {
-                S::Unknown => Self::Never(UNKNOWN),
+                S::Unknown => {
+                    Self::Seldom("only the second answer of an attempt before comes there")
+                }
                 S::TwoOpen => Self::Seldom(TWO),
                 S::Missing | S::StopAsked | S::Settling => {
                     Self::Seldom("an answer would have to be late by several minutes")

@@ -21,11 +21,12 @@ use sending::Request;
 use spotkeeper::core::job::OutcomeKind;
 use spotkeeper::core::step::Input;
 use spotkeeper::model::cloud::Status;
-use spotkeeper::model::ids::{CloudId, JobKey, Owner, TargetName};
-use spotkeeper::model::spec::{Place, Target};
+use spotkeeper::model::ids::{CloudId, Digest, JobKey, Owner, TargetName};
+use spotkeeper::model::spec::{JobSpec, Place, Target};
 use spotkeeper::model::time::WallTime;
 use spotkeeper::supervisor::{Book, Log, Lookback, Swept, Work};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A life that goes on for longer after its last fault goes nowhere.
@@ -50,6 +51,15 @@ enum Coming {
     Fault(Fault),
     Files(usize),
     Person,
+}
+
+/// The jobs of some life: keys, and specs by their digests.
+pub(crate) fn jobs_of_a_life() -> Vec<(JobKey, Digest, Arc<JobSpec>)> {
+    let jobs = plans(&mut Rng(0)).into_iter().map(|plan| {
+        let [(digest, spec), _] = plan.specs;
+        (plan.key, digest, spec)
+    });
+    jobs.collect()
 }
 
 /// How a life went.

@@ -230,7 +230,11 @@ impl World {
             Start::From(point) => point.step.unwrap_or(0),
         };
         let plan = &self.plans[job];
-        let cloud = shown(&id, plan, &self.owner, &attempt, from, self.clock.server());
+        let mut cloud = shown(&id, plan, &self.owner, &attempt, from, self.clock.server());
+        if origin == Origin::Late {
+            // It has waited long enough elsewhere: it runs beside another one for as long as can be.
+            cloud.status = Status::EnvPreparing;
+        }
         let lag = if self.stormy() { self.rng.below(45 * SECOND) } else { 0 };
         let lag = if copied { lag + MINUTE } else { lag };
         let counter = self.rng.one_of(&[Counter::Shown, Counter::Late, Counter::Hidden]);
