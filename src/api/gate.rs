@@ -104,19 +104,19 @@ fn names_this_machine(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
-    fn asked(gate: &Gate, method: Method, path: &str, headers: &[(&str, &str)]) -> u16 {
+    fn asked(gate: &Gate, method: &Method, path: &str, headers: &[(&str, &str)]) -> u16 {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             let name = header::HeaderName::from_bytes(name.as_bytes()).expect("a name");
             map.append(name, value.parse().expect("a value"));
         }
-        gate.refuses(&method, path, &map).map_or(200, |(status, _, _)| status.as_u16())
+        gate.refuses(method, path, &map).map_or(200, |(status, _, _)| status.as_u16())
     }
 
     #[test]
     fn on_loopback_figures_are_open_to_this_machine_and_jobs_to_the_token() {
         let gate = Gate { token: Some(Secret::new("t0ken")), is_public: false };
-        let get = |path, headers: &[(&str, &str)]| asked(&gate, Method::GET, path, headers);
+        let get = |path, headers: &[(&str, &str)]| asked(&gate, &Method::GET, path, headers);
         for host in ["localhost", "LOCALHOST:9477", "127.0.0.1:9477", "127.0.0.1", "[::1]:9477"] {
             assert_eq!(get("/metrics", &[("host", host)]), 200, "{host}");
         }
@@ -136,7 +136,7 @@ mod tests {
         }
         let headers = [("host", "localhost"), bearer];
         for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
-            assert_eq!(asked(&gate, method, "/api/v1/jobs/a/cancel", &headers), 405);
+            assert_eq!(asked(&gate, &method, "/api/v1/jobs/a/cancel", &headers), 405);
         }
     }
 
@@ -144,10 +144,10 @@ mod tests {
     fn where_other_machines_reach_it_nothing_is_open() {
         let gate = Gate { token: Some(Secret::new("t0ken")), is_public: true };
         let headers = [("host", "localhost")];
-        assert_eq!(asked(&gate, Method::GET, "/metrics", &headers), 401);
+        assert_eq!(asked(&gate, &Method::GET, "/metrics", &headers), 401);
         let headers = [("host", "bastion:9477"), ("authorization", "Bearer t0ken")];
-        assert_eq!(asked(&gate, Method::GET, "/metrics", &headers), 200);
+        assert_eq!(asked(&gate, &Method::GET, "/metrics", &headers), 200);
         let none = Gate { token: None, is_public: false };
-        assert_eq!(asked(&none, Method::GET, "/api/v1/jobs", &[("host", "localhost")]), 401);
+        assert_eq!(asked(&none, &Method::GET, "/api/v1/jobs", &[("host", "localhost")]), 401);
     }
 }

@@ -180,7 +180,7 @@ mod tests {
     fn words(line: &str) -> Vec<String> {
         match at(line) {
             Wanted::Words(words) => words,
-            other => panic!("{line}: {other:?}"),
+            other @ (Wanted::Job | Wanted::Other) => panic!("{line}: {other:?}"),
         }
     }
 

@@ -56,7 +56,7 @@ pub enum RunError {
 
 /// A supervisor that is ready to run.
 pub struct Supervisor {
-    driver: Driver,
+    driver: Box<Driver>,
     messages: mpsc::Sender<super::work::Message>,
     requests: mpsc::Sender<Request>,
 }
@@ -113,7 +113,7 @@ impl Supervisor {
         let lines = Lines { messages: inbox, requests: door, stop };
         let mut driver = Driver::new(book, log, store, sequence, effects, lines, config);
         send_couriers(&mut driver, &homeless);
-        Ok(Self { driver, messages, requests })
+        Ok(Self { driver: Box::new(driver), messages, requests })
     }
 
     /// The door for the API.
@@ -155,7 +155,7 @@ impl Supervisor {
         }
         driver.take_asked(&first.state_directory).await;
         let files = tokio::spawn(files::watch(config, self.messages));
-        driver.run().await;
+        Box::pin(driver.run()).await;
         files.abort();
     }
 }

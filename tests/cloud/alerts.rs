@@ -262,8 +262,8 @@ async fn alert_test_says_of_each_channel_whether_its_receiver_took_it() {
     check("alert-test", &told);
     assert_eq!(exit, Exit::Error, "{told}");
     let of = |name: &str| {
-        let channels = told["channels"].as_array().expect("a list").iter();
-        channels.filter(|one| one["channel"] == name).cloned().next().unwrap_or_default()
+        let mut channels = told["channels"].as_array().expect("a list").iter();
+        channels.find(|one| one["channel"] == name).cloned().unwrap_or_default()
     };
     assert_eq!(of("hook")["delivered"], true, "{told}");
     let text = of("ding")["text"].as_str().expect("a text").to_owned();

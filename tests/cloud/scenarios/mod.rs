@@ -251,8 +251,8 @@ required = ["model.bin"]
     /// One of its checks.
     pub(crate) async fn check(&self, name: &str) -> Value {
         let ready = self.ready().await;
-        let checks = ready["checks"].as_array().expect("a list").iter();
-        checks.filter(|check| check["name"] == name).cloned().next().unwrap_or_default()
+        let mut checks = ready["checks"].as_array().expect("a list").iter();
+        checks.find(|check| check["name"] == name).cloned().unwrap_or_default()
     }
 
     /// A line of `/metrics`, by all that stands before its figure.
