@@ -168,7 +168,7 @@ impl World {
             store: Some(store),
         };
         for n in 0..jobs {
-            let name = JobName::new(&format!("job-{n:04}")).expect("a name");
+            let name = JobName::new(format!("job-{n:04}")).expect("a name");
             let key = JobKey { name, run: 1 };
             let spec = spec(&key);
             let digest = Digest::of(key.name.as_str().as_bytes());
