@@ -397,12 +397,14 @@ mod tests {
         let old = read("owner = \"k3f9qz\"\nstate_directory = \"/a\"\n").draft.expect("TOML");
         let text = "owner = \"k3f9qa\"\nstate_directory = \"/b\"\njobs_directory = \"/j\"\n\
             [sweep]\ninterval = \"1s\"\n[log]\nlevel = \"debug\"\n[api]\nsocket = \"/s\"\n\
+            listen = \"127.0.0.1:1\"\n[alerts.ops]\nkind = \"mail\"\nto = [\"a@b\"]\n\
             [credentials]\nallow_commands = true\n[targets.hz]\nregion = \"r\"\nworkspace = \"1\"\n";
         let file = read(text);
         let new = file.accepted().expect("no errors").clone();
         let (taken, waiting) = new.clone().taken_over_from(&old);
         let keys = ["owner", "state_directory", "api.socket", "credentials.allow_commands"];
-        assert_eq!(waiting, keys);
+        assert_eq!(waiting, [&keys[..], &["api.listen", "alerts"]].concat());
+        assert_eq!((&taken.tcp, &taken.alerts), (&old.tcp, &old.alerts));
         assert_eq!((&taken.owner, &taken.socket), (&old.owner, &old.socket));
         assert_eq!((taken.log_level, taken.sweep_interval.as_secs()), ("debug", 1));
         assert_eq!((taken.jobs_directory, taken.targets), (new.jobs_directory, new.targets));

@@ -198,7 +198,7 @@ fn plan(seed: u64, life: usize, size: Size) -> Vec<Kill> {
     }
     kills.extend((0..size.random).map(|number| Kill {
         at: At::Random(Duration::from_millis(100 + random.below(2_500))),
-        state: if (number + life) % 2 == 0 { State::Wiped } else { State::Kept },
+        state: if (number + life).is_multiple_of(2) { State::Wiped } else { State::Kept },
     }));
     for at in (1..kills.len()).rev() {
         let other = usize::try_from(random.below(at as u64 + 1)).expect("small");

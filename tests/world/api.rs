@@ -100,27 +100,7 @@ fn respond(request: Request) {
             let events: Vec<EventView> = (after + 1..=last).map(event).collect();
             drop(reply.send(Ok(EventPage { events, next_after: last.max(after), gap: false })));
         }
-        Request::Act { names, verb, reply } => drop(
-            reply.send(match verb {
-                ActVerb::Retry => Err(Refusal::NotNow("it runs".into())),
-                ActVerb::Pause => Err(Refusal::StoreDown("no space".into())),
-                ActVerb::RetryFrom(from) => Ok(vec![ActReport {
-                    job: names.join(","),
-                    phase: "PENDING".into(),
-                    text: format!("from {from}"),
-                    awaited: Vec::new(),
-                }]),
-                ActVerb::Cancel | ActVerb::Resume | ActVerb::Forget => Ok(names
-                    .into_iter()
-                    .map(|job| ActReport {
-                        job,
-                        phase: "STOPPING".into(),
-                        text: verb.word().into(),
-                        awaited: Vec::new(),
-                    })
-                    .collect()),
-            }),
-        ),
+        Request::Act { names, verb, reply } => drop(reply.send(acted(names, verb))),
         Request::Adopt { id, name, reply } => {
             drop(reply.send(known(&name).map(|row| ActReport {
                 job: row.name,
@@ -146,19 +126,7 @@ fn respond(request: Request) {
         Request::Checkpoints { name, reply } => drop(reply.send(
             known(&name).map(|_| json!({ "format": null, "chosen": null, "candidates": [] })),
         )),
-        Request::Ready(reply) => drop(
-            reply.send(ReadyView {
-                status: "not_ready".into(),
-                checks: ["ok", "degraded", "failed"]
-                    .map(|status| CheckView {
-                        name: format!("target/{status}"),
-                        status: status.into(),
-                        age_s: Some(3),
-                        text: "x".into(),
-                    })
-                    .into(),
-            }),
-        ),
+        Request::Ready(reply) => drop(reply.send(not_ready())),
         Request::Metrics(reply) => {
             let mut page = Page::default();
             page.put(metrics::JOBS, &["RUNNING"], 1.0);
@@ -172,6 +140,42 @@ fn respond(request: Request) {
             targets: Vec::new(),
             refused_files: Vec::new(),
         })),
+    }
+}
+
+fn acted(names: Vec<String>, verb: ActVerb) -> Result<Vec<ActReport>, Refusal> {
+    match verb {
+        ActVerb::Retry => Err(Refusal::NotNow("it runs".into())),
+        ActVerb::Pause => Err(Refusal::StoreDown("no space".into())),
+        ActVerb::RetryFrom(from) => Ok(vec![ActReport {
+            job: names.join(","),
+            phase: "PENDING".into(),
+            text: format!("from {from}"),
+            awaited: Vec::new(),
+        }]),
+        ActVerb::Cancel | ActVerb::Resume | ActVerb::Forget => Ok(names
+            .into_iter()
+            .map(|job| ActReport {
+                job,
+                phase: "STOPPING".into(),
+                text: verb.word().into(),
+                awaited: Vec::new(),
+            })
+            .collect()),
+    }
+}
+
+fn not_ready() -> ReadyView {
+    ReadyView {
+        status: "not_ready".into(),
+        checks: ["ok", "degraded", "failed"]
+            .map(|status| CheckView {
+                name: format!("target/{status}"),
+                status: status.into(),
+                age_s: Some(3),
+                text: "x".into(),
+            })
+            .into(),
     }
 }
 

@@ -112,7 +112,7 @@ enum Coming {
     /// Something reaches the daemon process of this generation.
     Input {
         process: u64,
-        input: Input,
+        input: Box<Input>,
     },
     Sweep {
         process: u64,
@@ -253,7 +253,7 @@ impl World {
         self.passes_after_wait = 0;
         self.memory = self.durable.clone();
         let process = self.process;
-        self.at(self.now, Coming::Input { process, input: Input::Started });
+        self.at(self.now, Coming::Input { process, input: Box::new(Input::Started) });
         self.at(self.now + 100, Coming::Sweep { process, again: true });
     }
 
@@ -365,7 +365,10 @@ impl World {
                 } else {
                     Look::Done(self.findings())
                 };
-                self.at(self.now + delay, Coming::Input { process, input: Input::Looked(look) });
+                self.at(
+                    self.now + delay,
+                    Coming::Input { process, input: Box::new(Input::Looked(look)) },
+                );
             }
             Effect::Watch(no) => {
                 let look = if !self.calm() && self.rng.chance(15) {
@@ -375,7 +378,7 @@ impl World {
                 };
                 let input = Input::Watched { no, look };
                 let delay = 50 + self.rng.below(20_000);
-                self.at(self.now + delay, Coming::Input { process, input });
+                self.at(self.now + delay, Coming::Input { process, input: Box::new(input) });
             }
             // No job of this model has a [hang].
             Effect::LookAtPods { .. } => {}
@@ -403,7 +406,10 @@ impl World {
             _ => TrackerWrite::Changed { now: None },
         };
         let delay = 20 + self.rng.below(5_000);
-        self.at(self.now + delay, Coming::Input { process, input: Input::TrackerWritten(outcome) });
+        self.at(
+            self.now + delay,
+            Coming::Input { process, input: Box::new(Input::TrackerWritten(outcome)) },
+        );
     }
 
     fn send(&mut self, no: u32, process: u64) {
@@ -431,7 +437,7 @@ impl World {
         match fate {
             0..10 => {
                 let outcome = SendOutcome::NotSent { why: "refused".to_owned() };
-                self.at(self.now + 10, Coming::Input { process, input: answer(outcome) });
+                self.at(self.now + 10, Coming::Input { process, input: Box::new(answer(outcome)) });
             }
             10..20 => {
                 let outcome = SendOutcome::Refused {
@@ -439,12 +445,15 @@ impl World {
                     message: "slow down".to_owned(),
                     passing: true,
                 };
-                self.at(self.now + 50, Coming::Input { process, input: answer(outcome) });
+                self.at(self.now + 50, Coming::Input { process, input: Box::new(answer(outcome)) });
             }
             20..30 => {
                 // Lost on the way there, seen as a time-out here.
                 let outcome = SendOutcome::Unknown { why: "time-out".to_owned() };
-                self.at(self.now + 30_000, Coming::Input { process, input: answer(outcome) });
+                self.at(
+                    self.now + 30_000,
+                    Coming::Input { process, input: Box::new(answer(outcome)) },
+                );
             }
             30..50 => {
                 // Held on the way, for anything up to the acceptance window; the answer is lost.
@@ -452,7 +461,10 @@ impl World {
                 self.at(self.now + held, Coming::Request { mark, no, start, reply: None });
                 let outcome = SendOutcome::Unknown { why: "reset".to_owned() };
                 let seen = self.rng.below(30_000);
-                self.at(self.now + seen, Coming::Input { process, input: answer(outcome) });
+                self.at(
+                    self.now + seen,
+                    Coming::Input { process, input: Box::new(answer(outcome)) },
+                );
             }
             _ => {
                 self.at(
@@ -562,7 +574,7 @@ impl World {
         });
         if let Some(process) = reply {
             let input = Input::Sent { no, outcome: SendOutcome::Accepted { id } };
-            self.at(self.now + 20, Coming::Input { process, input });
+            self.at(self.now + 20, Coming::Input { process, input: Box::new(input) });
         }
         self.history.push(format!("{:>9} (cloud accepts {mark}, attempt {no})", self.now));
     }
@@ -854,7 +866,7 @@ impl World {
                         self.accept(&mark, no, &start, reply);
                     }
                     Coming::Input { process, input } if process == self.process => {
-                        self.feed(input);
+                        self.feed(*input);
                     }
                     Coming::Sweep { process, again } if process == self.process => {
                         self.sweep(process, again);

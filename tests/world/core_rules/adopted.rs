@@ -87,7 +87,7 @@ fn whatever_is_over_or_waits_goes_on_with_the_one_that_is_adopted() {
     ambiguous.ambiguous = vec!["a".to_owned(), "b".to_owned()];
     blocked.end(MINUTE, as_in("failed_exit137")).look(ambiguous);
     let new = Desk::new();
-    for mut desk in [cancelled, succeeded, backoff, blocked, new] {
+    for mut desk in vec![cancelled, succeeded, backoff, blocked, new] {
         let hand = by_hand(&desk, Status::Running);
         adopt(&mut desk, &hand, None);
         assert_eq!((desk.phase(), desk.result()), (Phase::Running, None));
