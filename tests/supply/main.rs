@@ -120,7 +120,8 @@ fn every_licence_is_allowed_and_every_source_is_the_registry() {
         let own = text(&package, "name") == env!("CARGO_PKG_NAME");
         let source = package["source"].as_str().unwrap_or_default();
         // A mirror of the registry stands in the configuration of cargo, not here.
-        if !own && !(source.starts_with("registry+") && source.ends_with("/crates.io-index")) {
+        let registry = source.starts_with("registry+") && source.ends_with("/crates.io-index");
+        if !own && !registry {
             wrong.push(format!("{name}: source {source:?}"));
         }
     }
