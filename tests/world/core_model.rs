@@ -106,7 +106,7 @@ enum Coming {
     Request {
         mark: Mark,
         no: u32,
-        start: Start,
+        start: Box<Start>,
         reply: Option<u64>,
     },
     /// Something reaches the daemon process of this generation.
@@ -458,7 +458,10 @@ impl World {
             30..50 => {
                 // Held on the way, for anything up to the acceptance window; the answer is lost.
                 let held = self.rng.below(ACCEPTANCE_MS);
-                self.at(self.now + held, Coming::Request { mark, no, start, reply: None });
+                self.at(
+                    self.now + held,
+                    Coming::Request { mark, no, start: Box::new(start), reply: None },
+                );
                 let outcome = SendOutcome::Unknown { why: "reset".to_owned() };
                 let seen = self.rng.below(30_000);
                 self.at(
@@ -469,7 +472,7 @@ impl World {
             _ => {
                 self.at(
                     self.now + travel,
-                    Coming::Request { mark, no, start, reply: Some(process) },
+                    Coming::Request { mark, no, start: Box::new(start), reply: Some(process) },
                 );
             }
         }

@@ -86,10 +86,10 @@ fn whatever_is_over_or_waits_goes_on_with_the_one_that_is_adopted() {
     let mut ambiguous = none();
     ambiguous.ambiguous = vec!["a".to_owned(), "b".to_owned()];
     blocked.end(MINUTE, as_in("failed_exit137")).look(ambiguous);
-    let new = Desk::new();
-    for mut desk in vec![cancelled, succeeded, backoff, blocked, new] {
-        let hand = by_hand(&desk, Status::Running);
-        adopt(&mut desk, &hand, None);
+    let mut new = Desk::new();
+    for desk in [&mut cancelled, &mut succeeded, &mut backoff, &mut blocked, &mut new] {
+        let hand = by_hand(desk, Status::Running);
+        adopt(desk, &hand, None);
         assert_eq!((desk.phase(), desk.result()), (Phase::Running, None));
         desk.act(Act::Cancel);
         assert_eq!(desk.stops(), 1, "it is stopped as any other");
