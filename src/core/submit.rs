@@ -19,6 +19,9 @@ pub struct Gate {
     pub acceptance: Duration,
     /// Whether, in this process, a complete owner sweep of the place was compared with the store.
     pub verified: bool,
+    /// Why an attempt of this job that the store does not know may be open at another of its
+    /// placements, if so.
+    pub elsewhere: Option<Hold>,
     /// Why a new store has to wait before its first CreateJob, if it has to.
     pub new_store: Option<String>,
     /// Why another daemon may be submitting with our owner id, in words with the mend.
@@ -71,6 +74,8 @@ pub enum Hold {
     NoTarget(String),
     /// The cloud was not compared with the store in this process.
     NotVerified,
+    /// The same of another target that its placements name: an attempt may be open there.
+    NotVerifiedAt(String),
     /// The store is new and something sent by an earlier one may still be accepted.
     NewStore(String),
     /// Somebody else submits with our owner id, or may do so.
@@ -106,6 +111,11 @@ impl fmt::Display for Hold {
             Self::NotVerified => {
                 f.write_str("the cloud was not yet compared with the store since the start")
             }
+            Self::NotVerifiedAt(target) => write!(
+                f,
+                "target `{target}`, a placement of this job, was not yet compared with the store since \
+                 the start: an attempt may be open there"
+            ),
             Self::Lease(key) => {
                 write!(f, "{key} holds this checkpoint prefix, or is another run of this job")
             }
@@ -131,6 +141,7 @@ impl Hold {
             | Self::NoResumePoint(_)
             | Self::Backoff { .. }
             | Self::NotVerified
+            | Self::NotVerifiedAt(_)
             | Self::NewStore(_)
             | Self::MaxParallel
             | Self::Stopping => false,
@@ -183,6 +194,7 @@ pub fn may_submit(job: &Job, given: &Given<'_>) -> Result<(), Vec<Hold>> {
     } else if !gate.verified {
         holds.push(Hold::NotVerified);
     }
+    holds.extend(gate.elsewhere.clone());
     if let Some(why) = &gate.new_store {
         holds.push(Hold::NewStore(why.clone()));
     }

@@ -263,6 +263,7 @@ impl Book {
         Gate {
             acceptance,
             verified: state.verified() && !self.adopting.contains(&job.key),
+            elsewhere: self.elsewhere_hold(job, spec),
             new_store: if self.new_store { state.new_store_wait(acceptance) } else { None },
             other_writer: self.moved.clone().or_else(|| state.other_writer.clone()),
             own_user: state.own_user.clone(),
@@ -274,6 +275,20 @@ impl Book {
             next_place: self.next_place_hold(job, spec, staged),
             place,
         }
+    }
+
+    /// Why an attempt that the store does not know may be open at another target of the job file: a
+    /// store that is new, or older than it seems, knows nothing of the placements that were reached.
+    fn elsewhere_hold(&self, job: &Job, spec: &JobSpec) -> Option<Hold> {
+        let own = self.specs.get(&job.spec).map(|own| &own.target);
+        let named = spec.placements.iter().filter_map(|placement| placement.target.as_ref());
+        let others = own.into_iter().chain(named).filter(|name| **name != spec.target);
+        others.filter_map(|name| self.targets.get_key_value(name)).find_map(|(name, target)| {
+            let state = self.places.get(&target.place).filter(|state| state.verified());
+            let Some(state) = state else { return Some(Hold::NotVerifiedAt(name.to_string())) };
+            let wait = state.new_store_wait(target.acceptance).filter(|_| self.new_store)?;
+            Some(Hold::NewStore(format!("target `{name}`: {wait}")))
+        })
     }
 
     /// Why the placement after the present one could not be submitted to now, if there is one.
@@ -568,6 +583,43 @@ mod tests {
         book.jobs.insert(other.key.clone(), other);
         assert!(!book.gate(&open, &spec, &BTreeMap::new()).slot);
     }
+
+    #[test]
+    fn nothing_is_submitted_while_an_attempt_may_be_open_at_another_placement() {
+        use crate::model::placement::Placement;
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let started = Now { wall: WallTime(0), boot: BootTime(0) };
+        let mut book = Book::new(owner, started, BTreeMap::from([target("there", MINUTE)]));
+        let mut job = idle_job(&mut book, "a", "run");
+        let mut spec = JobSpec::clone(&book.specs[&job.spec]);
+        let there = TargetName::new("there").expect("a name");
+        spec.placements = vec![Placement { target: Some(there), ..Placement::default() }];
+        book.specs.insert(job.spec.clone(), Arc::new(spec));
+        let hold = |book: &Book, job: &Job| {
+            let spec = book.spec_of(job).expect("a spec");
+            book.gate(job, &spec, &BTreeMap::new()).elsewhere
+        };
+        assert_eq!(hold(&book, &job), Some(Hold::NotVerifiedAt("there".to_owned())));
+        job.offer.placement = 1;
+        assert_eq!(hold(&book, &job), None, "its own target has a hold of its own");
+        job.offer.placement = 0;
+        let pass = Pass {
+            place: place(),
+            started: BootTime(1),
+            complete: true,
+            same_caller: true,
+            server: None,
+        };
+        book.places.entry(place()).or_default().passed(&pass, MINUTE, started);
+        assert_eq!(hold(&book, &job), None);
+        book.new_store = true;
+        book.places.entry(place()).or_default().note_owner_seen();
+        assert!(
+            matches!(hold(&book, &job), Some(Hold::NewStore(_))),
+            "one may be on its way there"
+        );
+    }
+
     #[test]
     fn a_placement_is_gone_on_to_only_where_it_could_be_submitted_to() {
         use crate::model::placement::Placement;

@@ -267,6 +267,7 @@ impl World {
             next_place: None,
             acceptance: Duration::from_millis(ACCEPTANCE_MS),
             verified: self.verified,
+            elsewhere: None,
             new_store: waits.then(|| "the store is new".to_owned()),
             other_writer: None,
             lease: None,

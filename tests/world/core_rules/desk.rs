@@ -414,6 +414,7 @@ pub(super) fn gate() -> Gate {
         next_place: None,
         acceptance: ACCEPTANCE,
         verified: true,
+        elsewhere: None,
         new_store: None,
         other_writer: None,
         lease: None,
