@@ -2,7 +2,7 @@
 //!
 //! An event is only a bell. The folder is watched, not the files; a new reading follows each bell
 //! after a short calm, and one follows every half minute anyway, because network file systems ring
-//! no bell and a folder can be deleted and made again.
+//! no bell. The watch is set anew before each reading: the folder may be another one by now.
 
 use super::driver::{Driver, chain};
 use super::work::{Message, Work};
@@ -23,36 +23,47 @@ const CALM: Duration = Duration::from_millis(300);
 /// A folder that never is calm is read after this long.
 const CALM_LIMIT: Duration = Duration::from_secs(3);
 /// How often it is read without any bell.
-const POLL: Duration = Duration::from_secs(30);
+#[derive(Debug, Clone, Copy)]
+struct Poll {
+    watched: Duration,
+    /// Where it cannot be watched, for instance because it is not there.
+    unwatched: Duration,
+}
+
+const POLL: Poll = Poll { watched: Duration::from_secs(30), unwatched: Duration::from_secs(5) };
 
 /// Reads the job files for as long as the driver lives.
 pub(super) async fn watch(
+    current: watch::Receiver<Arc<DaemonConfig>>,
+    driver: mpsc::Sender<Message>,
+) {
+    watch_and_poll(POLL, current, driver).await;
+}
+
+async fn watch_and_poll(
+    poll: Poll,
     mut current: watch::Receiver<Arc<DaemonConfig>>,
     driver: mpsc::Sender<Message>,
 ) {
     let mut config = Arc::clone(&current.borrow_and_update());
     let (bell, mut rung) = mpsc::channel::<()>(1);
-    let mut watcher = watch_folder(&config.jobs_directory, &bell);
     loop {
+        let watcher = watch_folder(&config.jobs_directory, &bell);
         if let Some(set) = read(&config).await
             && driver.send(Message::Files(set)).await.is_err()
         {
             return;
         }
+        let pause = if watcher.is_some() { poll.watched } else { poll.unwatched };
         tokio::select! {
             _ = rung.recv() => calm_down(&mut rung).await,
-            // The folder may be another one by now; a watcher follows the old one.
-            () = tokio::time::sleep(POLL) => watcher = None,
+            () = tokio::time::sleep(pause) => {}
             reloaded = current.changed() => {
                 if reloaded.is_err() {
                     return;
                 }
                 config = Arc::clone(&current.borrow_and_update());
-                watcher = None;
             }
-        }
-        if watcher.is_none() {
-            watcher = watch_folder(&config.jobs_directory, &bell);
         }
     }
 }
@@ -75,7 +86,10 @@ async fn calm_down(rung: &mut mpsc::Receiver<()>) {
 fn watch_folder(folder: &Path, bell: &mpsc::Sender<()>) -> Option<notify::RecommendedWatcher> {
     let bell = bell.clone();
     // Called on notify's own thread: it may not wait. A full channel means that a bell is rung.
-    let ring = move |_: notify::Result<notify::Event>| {
+    let ring = move |event: notify::Result<notify::Event>| {
+        if event.is_ok_and(|event| is_only_a_look(event.kind)) {
+            return;
+        }
         let _ = bell.try_send(());
     };
     let watched = notify::recommended_watcher(ring).and_then(|mut watcher| {
@@ -85,6 +99,20 @@ fn watch_folder(folder: &Path, bell: &mpsc::Sender<()>) -> Option<notify::Recomm
     watched.inspect_err(|error| {
         tracing::debug!(folder = %folder.display(), %error, "no file events; the folder is polled");
     }).ok()
+}
+
+/// Whether somebody only opened or read: our own reading rings no bell.
+fn is_only_a_look(kind: notify::EventKind) -> bool {
+    use notify::event::{AccessKind, AccessMode};
+    match kind {
+        notify::EventKind::Access(AccessKind::Close(AccessMode::Write)) => false,
+        notify::EventKind::Access(_) => true,
+        notify::EventKind::Any
+        | notify::EventKind::Create(_)
+        | notify::EventKind::Modify(_)
+        | notify::EventKind::Remove(_)
+        | notify::EventKind::Other => false,
+    }
 }
 
 impl Driver {
@@ -168,3 +196,6 @@ impl Driver {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
