@@ -84,7 +84,8 @@ pub struct World {
 
 impl World {
     /// A world that goes on from the lines of its ledger. Jobs that had not ended are ended as
-    /// failed: their processes went down with the emulator that ran them.
+    /// failed: their processes went down with the emulator that ran them. A virtual job that runs
+    /// until it is stopped has none: it runs on.
     ///
     /// # Errors
     /// [`LedgerError`].
@@ -114,6 +115,12 @@ impl World {
             match job.stage {
                 Stage::Ended(_) => {}
                 Stage::Reserving { end, .. } => world.end(&mut job, end, None, now),
+                Stage::Running { ends: None }
+                    if matches!(world.runner, Runner::Virtual)
+                        && job.submission.virtual_run().duration.is_none() =>
+                {
+                    world.active.insert(job.id.clone());
+                }
                 Stage::Waiting { .. } | Stage::Running { .. } | Stage::Leaving { .. } => {
                     for pod in &mut job.pods {
                         pod.life = PodLife::Ended { exit: 137, told: true };

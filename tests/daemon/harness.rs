@@ -75,9 +75,17 @@ impl World {
 
     /// The same with another access key than that of all worlds.
     pub(crate) fn with_key(key: (&'static str, &'static str), flags: &[&str]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        Self::in_folder(tempfile::tempdir().expect("a folder"), key, flags)
+    }
+
+    /// A world that goes on from what is in `folder`.
+    pub(crate) fn in_folder(
+        folder: TempDir,
+        key: (&'static str, &'static str),
+        flags: &[&str],
+    ) -> Self {
         for name in ["jobs.d", "bucket", "secrets", "cloud"] {
-            std::fs::create_dir(folder.path().join(name)).expect("a folder");
+            std::fs::create_dir_all(folder.path().join(name)).expect("a folder");
         }
         let log = File::create(folder.path().join("emulator.log")).expect("a log");
         let mut emulator = Command::new(BIN)
