@@ -49,12 +49,17 @@ pub fn read(reference: &SecretRef) -> Result<Secret, SecretError> {
 
 fn read_file(path: &Path) -> Result<Secret, SecretError> {
     let failed = |cause| SecretError::File { path: path.to_owned(), cause };
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let mut text = Vec::new();
-    file.take(LIMIT_BYTES + 1).read_to_end(&mut text).map_err(failed)?;
     let content = || SecretError::Content { place: path.display().to_string() };
-    let text = String::from_utf8(text).map_err(|_| content())?;
-    checked(&text).ok_or_else(content)
+    // Asked before opening: to open a pipe would wait for a writer.
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(content());
+    }
+    let file = std::fs::File::open(path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    let read = file.take(LIMIT_BYTES + 1).read_to_end(&mut bytes);
+    let text = Secret::of_bytes(bytes);
+    read.map_err(failed)?;
+    text.and_then(|text| checked(text.expose())).ok_or_else(content)
 }
 
 fn checked(text: &str) -> Option<Secret> {

@@ -124,6 +124,8 @@ codes! {
     FIELD_DOUBT = 80;
     /// A file that does nothing as it stands.
     IDLE = 81;
+    /// A file or folder of the configuration that everybody can change.
+    OPEN_TO_ALL = 82;
 }
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ impl DaemonFile {
 
 /// Reads and checks a daemon file.
 pub fn load_daemon(path: &Path, surroundings: &Surroundings) -> DaemonFile {
-    match files::read(path) {
+    match files::read_own(path) {
         Ok(source) => read_daemon(&source, surroundings),
         Err(mut diagnostic) => {
             if matches!(path.try_exists(), Ok(false)) {

@@ -4,6 +4,7 @@ use super::codes;
 use super::diagnostic::{Anchor, Diagnostic, Source};
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// Bytes of one file.
@@ -47,6 +48,29 @@ pub fn read(path: &Path) -> Result<Source, Box<Diagnostic>> {
     }
 }
 
+/// The same of a file that the daemon acts by: everybody who can write it could act for it.
+pub(super) fn read_own(path: &Path) -> Result<Source, Box<Diagnostic>> {
+    match open_to_all(path) {
+        Some(error) => Err(Box::new(error)),
+        None => read(path),
+    }
+}
+
+/// The error of a file or folder that everybody can change.
+fn open_to_all(path: &Path) -> Option<Diagnostic> {
+    let mode = std::fs::metadata(path).ok()?.permissions().mode();
+    // Clusters mount configuration with all rights, on a file system that nobody can write to.
+    let nobody_can = || {
+        let mounted = rustix::fs::statvfs(path);
+        mounted.is_ok_and(|on| on.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+    };
+    (mode & 0o002 != 0 && !nobody_can()).then(|| {
+        let message = format!("can be changed by everybody (mode {:03o})", mode & 0o777);
+        let mend = "chmod o-w, and look at what stands in it: others could have written it";
+        Diagnostic::error(Anchor::whole(path), codes::OPEN_TO_ALL, message, mend)
+    })
+}
+
 /// The job files of a folder, sorted by name: `*.toml`, without hidden and backup files.
 pub(super) fn job_files(folder: &Path) -> (Vec<PathBuf>, Vec<Diagnostic>) {
     let at = || Anchor::whole(folder);
@@ -54,6 +78,9 @@ pub(super) fn job_files(folder: &Path) -> (Vec<PathBuf>, Vec<Diagnostic>) {
         let mend = "make it a folder that the daemon's user may read";
         Diagnostic::error(at(), codes::UNREADABLE, format!("cannot be listed: {e}"), mend)
     };
+    if let Some(error) = open_to_all(folder) {
+        return (Vec::new(), vec![error]);
+    }
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(e) => return (Vec::new(), vec![unreadable(e)]),
@@ -106,6 +133,36 @@ mod tests {
         let (files, diagnostics) = job_files(&folder.path().join("absent"));
         assert!(files.is_empty());
         assert_eq!(diagnostics[0].code, codes::UNREADABLE);
+    }
+
+    #[test]
+    fn what_everybody_can_change_is_not_acted_by() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("x.toml");
+        std::fs::write(&file, "a = 1").expect("written");
+        let mode = |path: &Path, mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, mode).expect("mode");
+        };
+        for good in [0o400, 0o640, 0o664, 0o444] {
+            mode(&file, good);
+            assert!(read_own(&file).is_ok(), "{good:o}");
+        }
+        std::os::unix::fs::symlink(&file, folder.path().join("link")).expect("linked");
+        for bad in [0o666, 0o602, 0o646] {
+            mode(&file, bad);
+            for path in [file.clone(), folder.path().join("link")] {
+                assert_eq!(read_own(&path).expect_err("open").code, codes::OPEN_TO_ALL, "{bad:o}");
+            }
+        }
+        assert!(read(&file).is_ok(), "what is only looked at may be anybody's");
+        assert_eq!(job_files(folder.path()).0, [file]);
+        for bad in [0o777, 0o1777] {
+            mode(folder.path(), bad);
+            let (files, found) = job_files(folder.path());
+            assert!(files.is_empty());
+            assert_eq!(found[0].code, codes::OPEN_TO_ALL, "{bad:o}");
+        }
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub struct JobFile {
 
 /// Reads and checks a job file.
 pub fn load_job(path: &Path, rules: Rules<'_>) -> JobFile {
-    match files::read(path) {
+    match files::read_own(path) {
         Ok(source) => read_job(&source, rules),
         Err(diagnostic) => {
             JobFile { name: None, prefixes: Vec::new(), spec: None, diagnostics: vec![*diagnostic] }
@@ -124,7 +124,7 @@ fn name(notes: &Notes<'_>, top: &mut Table<'_, '_>) -> Option<(JobName, Anchor)>
 /// The text of `submit_file`, whose path starts at the folder of the job file.
 fn submit_file(notes: &Notes<'_>, found: Found<String>) -> Option<Source> {
     let folder = notes.source.file.parent().unwrap_or(Path::new(""));
-    match files::read(&folder.join(found.value)) {
+    match files::read_own(&folder.join(found.value)) {
         Ok(source) => Some(source),
         Err(diagnostic) => {
             let message = format!("{} {}", diagnostic.at.file.display(), diagnostic.message);

@@ -1,7 +1,10 @@
-//! References to secrets: a file name below `job_secrets`. The value is read at the send, by the
-//! one who sends; here only the name and the file's kind and mode are looked at.
+//! References to secrets: a file name below `job_secrets`. A check looks at name, kind, mode and
+//! size alone; the value is read at the send, by the one who sends.
 
-use std::os::unix::fs::PermissionsExt as _;
+use crate::model::secret::Secret;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::Read as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 /// Bytes of one secret.
@@ -26,23 +29,53 @@ pub fn check_file(folder: &Path, name: &str) -> Result<u64, String> {
     let path = folder.join(name);
     let meta = std::fs::symlink_metadata(&path)
         .map_err(|e| format!("{} cannot be looked at: {e}", path.display()))?;
-    if meta.is_symlink() {
-        return Err(format!("{} is a symbolic link", path.display()));
-    }
-    if !meta.is_file() {
-        return Err(format!("{} is not a regular file", path.display()));
-    }
-    if is_open_to_everybody(&meta) {
-        return Err(format!("{} can be read by everybody", path.display()));
-    }
-    if meta.len() > SECRET_BYTES {
-        return Err(format!("{} is larger than {SECRET_BYTES} bytes", path.display()));
-    }
+    check_meta(&path, &meta)?;
     Ok(meta.len())
 }
 
+/// The value behind `name`, without the line end. What was opened is what is checked, so that a
+/// file that is changed for another one meanwhile gets nothing through.
+pub fn read(folder: &Path, name: &str) -> Result<Secret, String> {
+    check_name(name).map_err(str::to_owned)?;
+    let path = folder.join(name);
+    let failed = |e: std::io::Error| format!("{} cannot be read: {e}", path.display());
+    let file = open(&path).map_err(failed)?;
+    check_meta(&path, &file.metadata().map_err(failed)?)?;
+    let mut bytes = Vec::new();
+    let read = file.take(SECRET_BYTES + 1).read_to_end(&mut bytes);
+    let secret = Secret::of_bytes(bytes);
+    read.map_err(failed)?;
+    let secret = secret.ok_or_else(|| format!("{} is no text", path.display()))?;
+    if secret.expose().len() as u64 > SECRET_BYTES {
+        return Err(format!("{} is larger than {SECRET_BYTES} bytes", path.display()));
+    }
+    let value = secret.expose().strip_suffix('\n').unwrap_or(secret.expose());
+    Ok(Secret::new(value.strip_suffix('\r').unwrap_or(value)))
+}
+
+/// Opens what is no link; without waiting, should it be a pipe.
+fn open(path: &Path) -> std::io::Result<File> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+fn check_meta(path: &Path, meta: &Metadata) -> Result<(), String> {
+    let wrong = if meta.is_symlink() {
+        "is a symbolic link".to_owned()
+    } else if !meta.is_file() {
+        "is not a regular file".to_owned()
+    } else if is_open_to_everybody(meta) {
+        "can be read by everybody".to_owned()
+    } else if meta.len() > SECRET_BYTES {
+        format!("is larger than {SECRET_BYTES} bytes")
+    } else {
+        return Ok(());
+    };
+    Err(format!("{} {wrong}", path.display()))
+}
+
 /// Whether the mode lets everybody read or write.
-pub fn is_open_to_everybody(meta: &std::fs::Metadata) -> bool {
+pub fn is_open_to_everybody(meta: &Metadata) -> bool {
     meta.permissions().mode() & 0o006 != 0
 }
 
@@ -76,5 +109,29 @@ mod tests {
         std::fs::create_dir(folder.path().join("dir")).expect("made");
         assert!(check_file(folder.path(), "dir").is_err_and(|why| why.contains("regular")));
         assert!(check_file(folder.path(), "none").is_err());
+    }
+
+    #[test]
+    fn what_is_read_is_checked_again_whatever_stands_there_by_then() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let put = |name: &str, bytes: &[u8], mode| {
+            std::fs::write(at(name), bytes).expect("written");
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(at(name), mode).expect("mode");
+        };
+        put("good", b"abc\r\n", 0o600);
+        assert_eq!(read(folder.path(), "good").expect("a secret").expose(), "abc");
+        put("open", b"abc", 0o644);
+        put("large", &vec![b'x'; 20_000], 0o600);
+        put("bytes", b"abc\xff", 0o600);
+        std::os::unix::fs::symlink(at("good"), at("link")).expect("linked");
+        let pipe = std::process::Command::new("mkfifo").arg("-m600").arg(at("pipe")).status();
+        assert!(pipe.expect("it runs").success());
+        for bad in ["open", "large", "bytes", "link", "pipe", "none", "../good", "/etc/shadow", "."]
+        {
+            let why = read(folder.path(), bad).expect_err(bad);
+            assert!(!why.contains("abc"), "{why}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The CreateJob body of an attempt: what the person wrote, with resume argument, launcher, bid and
 //! stamps. Secrets are not in it; they are added at the send.
 
+use crate::config;
 use crate::core::job::{Attempt, Start};
 use crate::dlc::launcher;
 use crate::dlc::wire::{self, Submission, WireError};
@@ -11,10 +12,7 @@ use crate::model::secret::Secret;
 use crate::model::spec::JobSpec;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-/// Bytes of a secret file.
-const SECRET_LIMIT_BYTES: u64 = 64 * 1024;
+use std::path::Path;
 
 /// Why an attempt cannot be put into a body. All of these were checked when the job file was taken;
 /// they come up when something changed since.
@@ -106,22 +104,9 @@ pub(super) fn secret(
     folder: &Path,
     (variable, name): (&String, &String),
 ) -> Result<Secret, BodyError> {
-    read_secret(&folder.join(name)).map_err(|why| BodyError::Secret {
+    config::secrets::read(folder, name).map_err(|why| BodyError::Secret {
         variable: variable.clone(),
         name: name.clone(),
         why,
     })
-}
-
-fn read_secret(path: &PathBuf) -> Result<Secret, String> {
-    let about = std::fs::symlink_metadata(path).map_err(|error| error.to_string())?;
-    if !about.is_file() {
-        return Err("not a regular file".to_owned());
-    }
-    if about.len() > SECRET_LIMIT_BYTES {
-        return Err(format!("larger than {SECRET_LIMIT_BYTES} bytes"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let value = text.strip_suffix('\n').unwrap_or(&text);
-    Ok(Secret::new(value.strip_suffix('\r').unwrap_or(value)))
 }
