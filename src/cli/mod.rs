@@ -252,6 +252,13 @@ pub fn main() -> ExitCode {
     let Cli { global, verb } = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(asked) => {
+            let word = asked.get(clap::error::ContextKind::InvalidSubcommand);
+            if let Some(later) = word.and_then(|word| not_in_this_version(&word.to_string())) {
+                let later = Failure::Usage(later);
+                let exit = later.exit();
+                drop(writeln!(io::stderr(), "{}", later.report()));
+                return exit.into();
+            }
             let exit = if asked.use_stderr() { Exit::Usage } else { Exit::Done };
             // Nothing is left to be done about a terminal that is gone.
             drop(asked.print());
@@ -293,6 +300,25 @@ pub fn main() -> ExitCode {
             exit.into()
         }
     }
+}
+
+/// Words that are known for what a later version will do.
+const LATER: [(&str, &str); 3] = [
+    (
+        "logs",
+        "`spotkeeper evidence` writes what an attempt left behind, the last lines of its log among it",
+    ),
+    ("plan", "`spotkeeper check` says what is wrong with job files"),
+    (
+        "apply",
+        "the daemon takes job files from its jobs folder by itself; `spotkeeper cancel` ends a job",
+    ),
+];
+
+/// What to say about a verb that is no part of this version.
+fn not_in_this_version(word: &str) -> Option<String> {
+    let (word, instead) = LATER.iter().find(|(later, _)| *later == word)?;
+    Some(format!("`{word}` is not part of this version; {instead}"))
 }
 
 /// `NO_COLOR` (any value) and `TERM=dumb` turn colours off.
@@ -398,6 +424,19 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_word_of_a_later_version_is_an_error_that_says_so() {
+        for (word, _) in LATER {
+            assert!(Cli::command().find_subcommand(word).is_none(), "{word} is there now");
+            let asked = Cli::try_parse_from(["spotkeeper", word, "x", "--prune"]).expect_err(word);
+            let found = asked.get(clap::error::ContextKind::InvalidSubcommand);
+            let found = found.expect("the word").to_string();
+            let told = not_in_this_version(&found).expect("a word");
+            assert!(told.starts_with(&format!("`{word}` is not part of this version; ")), "{told}");
+        }
+        assert_eq!(not_in_this_version("launch"), None);
     }
 
     #[test]
