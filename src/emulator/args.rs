@@ -158,6 +158,12 @@ mod tests {
     }
 
     #[test]
+    fn an_emulator_without_a_key_makes_another_one_each_time() {
+        let secret = || args(&[]).options().expect("fine").key.secret;
+        assert_ne!(secret(), secret());
+    }
+
+    #[test]
     fn a_key_has_two_parts() {
         let key = args(&["--access-key", "a:b:c"]).options().expect("fine").key;
         assert_eq!((key.id.as_str(), key.secret.expose()), ("a", "b:c"));

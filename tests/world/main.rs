@@ -21,3 +21,4 @@ mod schema;
 mod state;
 mod store;
 mod store_simulated;
+mod threat_model;
