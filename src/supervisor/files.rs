@@ -1,7 +1,7 @@
 //! Job files: told by notify, read as a whole, compared with what is on record.
 //!
 //! An event is only a bell. The folder is watched, not the files; a new reading follows each bell
-//! after a short calm, and one follows every half minute anyway, because network file systems ring
+//! after a short calm, and one follows every now and then anyway, because network file systems ring
 //! no bell. The watch is set anew before each reading: the folder may be another one by now.
 
 use super::driver::{Driver, chain};
@@ -22,42 +22,47 @@ use tokio::sync::{mpsc, watch};
 const CALM: Duration = Duration::from_millis(300);
 /// A folder that never is calm is read after this long.
 const CALM_LIMIT: Duration = Duration::from_secs(3);
-/// How often it is read without any bell.
-#[derive(Debug, Clone, Copy)]
-struct Poll {
-    watched: Duration,
-    /// Where it cannot be watched, for instance because it is not there.
-    unwatched: Duration,
-}
+/// The shortest pause between two readings without a bell: what a file may do can change with its
+/// job (the run before it is over, it is forgotten) or with a secret, and no bell tells of these.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How much each file adds to it: reading takes a small part of the time.
+const PAUSE_A_FILE: Duration = Duration::from_millis(10);
+/// The longest one.
+const PAUSE_LIMIT: Duration = Duration::from_secs(30);
 
-const POLL: Poll = Poll { watched: Duration::from_secs(30), unwatched: Duration::from_secs(5) };
+/// The pause between two readings of so many files.
+fn pause(files: usize) -> Duration {
+    let files = u32::try_from(files).unwrap_or(u32::MAX);
+    PAUSE.saturating_add(PAUSE_A_FILE.saturating_mul(files)).min(PAUSE_LIMIT)
+}
 
 /// Reads the job files for as long as the driver lives.
 pub(super) async fn watch(
     current: watch::Receiver<Arc<DaemonConfig>>,
     driver: mpsc::Sender<Message>,
 ) {
-    watch_and_poll(POLL, current, driver).await;
+    watch_and_poll(pause, current, driver).await;
 }
 
 async fn watch_and_poll(
-    poll: Poll,
+    pause: fn(usize) -> Duration,
     mut current: watch::Receiver<Arc<DaemonConfig>>,
     driver: mpsc::Sender<Message>,
 ) {
     let mut config = Arc::clone(&current.borrow_and_update());
     let (bell, mut rung) = mpsc::channel::<()>(1);
     loop {
-        let watcher = watch_folder(&config.jobs_directory, &bell);
-        if let Some(set) = read(&config).await
+        let _watcher = watch_folder(&config.jobs_directory, &bell);
+        let set = read(&config).await;
+        let files = set.as_ref().map_or(0, |set| set.accepted.len() + set.rejected.len());
+        if let Some(set) = set
             && driver.send(Message::Files(set)).await.is_err()
         {
             return;
         }
-        let pause = if watcher.is_some() { poll.watched } else { poll.unwatched };
         tokio::select! {
             _ = rung.recv() => calm_down(&mut rung).await,
-            () = tokio::time::sleep(pause) => {}
+            () = tokio::time::sleep(pause(files)) => {}
             reloaded = current.changed() => {
                 if reloaded.is_err() {
                     return;

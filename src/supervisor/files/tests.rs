@@ -11,9 +11,10 @@ const JOB: &str = "target = \"here\"\n[submit]\nJobType = \"PyTorchJob\"\n\
     Image = \"image:1\"\nPodCount = 1\nEcsSpec = \"ecs.gn7e-c16g1.4xlarge\"\n";
 
 const SOON: Duration = Duration::from_millis(200);
-/// A test that waits for a poll of these has failed: what it does has to ring.
-const BY_BELL: Poll = Poll { watched: Duration::from_hours(1), unwatched: SOON };
-const BY_POLL: Poll = Poll { watched: SOON, unwatched: SOON };
+/// A test that waits for a poll of a folder with files has failed: what it does has to ring.
+const BY_BELL: fn(usize) -> Duration =
+    |files| if files == 0 { SOON } else { Duration::from_hours(1) };
+const BY_POLL: fn(usize) -> Duration = |_| SOON;
 
 /// A folder that is watched.
 struct Watched {
@@ -31,7 +32,7 @@ impl Drop for Watched {
 
 impl Watched {
     /// Watches `jobs.d` of a new folder, made as `make` makes it.
-    fn start(poll: Poll, make: impl FnOnce(&Path)) -> Self {
+    fn start(pause: fn(usize) -> Duration, make: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("spotkeeper.toml");
         let text = "jobs_directory = \"jobs.d\"\n[targets.here]\nregion = \"cn-hangzhou\"\n\
@@ -42,7 +43,7 @@ impl Watched {
         let config = Arc::new(config.accepted().expect("no errors").clone());
         let (sender, current) = watch::channel(config);
         let (driver, sets) = mpsc::channel(1);
-        let watching = tokio::spawn(watch_and_poll(poll, current, driver));
+        let watching = tokio::spawn(watch_and_poll(pause, current, driver));
         Self { folder, sets, _config: sender, watching }
     }
 
@@ -232,4 +233,10 @@ async fn reading_rings_no_bell() {
         }
     }
     unreachable!("nothing changes, and it reads again and again");
+}
+
+#[test]
+fn the_more_files_the_longer_the_pause() {
+    assert_eq!((pause(0), pause(1_000)), (PAUSE, Duration::from_millis(10_500)));
+    assert_eq!((pause(10_000), pause(usize::MAX)), (PAUSE_LIMIT, PAUSE_LIMIT));
 }
