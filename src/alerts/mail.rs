@@ -3,6 +3,7 @@
 
 use super::message::Message;
 use super::sign::base64_of;
+use crate::model::service_manager::VARIABLES;
 use crate::model::time::WallTime;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -90,19 +91,27 @@ fn subject(title: &str) -> String {
     words.join("\n ")
 }
 
-/// Hands the letter over. The caller limits the time; a program that is given up is killed.
-pub(super) async fn send(program: &Path, to: &[String], letter: &str) -> Result<(), MailError> {
-    let failed = |cause| MailError::Run { program: program.to_owned(), cause };
-    let mut child = Command::new(program)
+/// The program, ready to be started. It speaks for itself, not for the daemon.
+fn command(program: &Path, to: &[String]) -> Command {
+    let mut command = Command::new(program);
+    for name in VARIABLES {
+        command.env_remove(name);
+    }
+    command
         .arg("-i")
         .arg("--")
         .args(to)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(failed)?;
+        .kill_on_drop(true);
+    command
+}
+
+/// Hands the letter over. The caller limits the time; a program that is given up is killed.
+pub(super) async fn send(program: &Path, to: &[String], letter: &str) -> Result<(), MailError> {
+    let failed = |cause| MailError::Run { program: program.to_owned(), cause };
+    let mut child = command(program, to).spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
         // One that ends without reading tells why by its exit code.
         drop(stdin.write_all(letter.as_bytes()).await);
@@ -142,6 +151,15 @@ mod tests {
         assert!(letter.contains("\nDate: Thu, 01 Jan 1970 00:00:00 +0000\n"), "{letter}");
         // A line end in a title would begin a header of its own.
         assert!(!subject("a\nBcc: x@y").contains("\nBcc"));
+    }
+
+    #[test]
+    fn the_program_cannot_speak_to_the_service_manager() {
+        let command = command(Path::new("sendmail"), &[]);
+        let kept: Vec<_> = command.as_std().get_envs().collect();
+        for name in VARIABLES {
+            assert!(kept.contains(&(name.as_ref(), None)), "{name}: {kept:?}");
+        }
     }
 
     #[tokio::test]

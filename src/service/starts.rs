@@ -52,6 +52,14 @@ impl Starts {
         })
     }
 
+    /// Whether people are told that this start holds: of the first hold in a row, the second, the
+    /// fourth, and so ever more seldom. One that is killed at once, again and again, wakes nobody
+    /// each time; one that lasts is not forgotten.
+    pub fn is_hold_told(&self) -> bool {
+        let holds = self.before.saturating_add(1).saturating_sub(HOLD_AFTER);
+        holds.is_power_of_two()
+    }
+
     /// This start came to something.
     pub fn prove(self) {
         match fs::remove_file(&self.file) {
@@ -94,6 +102,15 @@ mod tests {
         let files: Vec<_> = fs::read_dir(folder.path()).expect("a folder").collect();
         assert!(files.is_empty(), "{files:?}");
         assert_eq!(Starts::note(folder.path()).hold(), None);
+    }
+
+    #[test]
+    fn holds_in_a_row_are_told_ever_more_seldom() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let starts = (1..=20).map(|n| (n, Starts::note(folder.path())));
+        let told: Vec<_> =
+            starts.filter(|(_, starts)| starts.is_hold_told()).map(|(n, _)| n).collect();
+        assert_eq!(told, [4, 5, 7, 11, 19]);
     }
 
     #[test]

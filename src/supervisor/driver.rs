@@ -273,7 +273,7 @@ impl Driver {
         }
     }
 
-    async fn turn(&mut self) -> Result<(), StateError> {
+    pub(super) async fn turn(&mut self) -> Result<(), StateError> {
         let mut turn = Turn::default();
         let mut present = Present { clock: self.clock.clone() };
         turn.fill(&mut self.book, &mut self.log, &mut self.pending, &mut present)?;
@@ -337,7 +337,7 @@ impl Driver {
 
     /// After a failed commit nothing is decided until the store is open again and everything is
     /// loaded anew. Questions are answered from what was known.
-    async fn recover(&mut self, error: &StateError) {
+    pub(super) async fn recover(&mut self, error: &StateError) {
         let mut why = chain(error);
         let mut tries = 0;
         self.pending.clear();

@@ -1,15 +1,22 @@
-//! The hold of a start that follows on several that came to nothing: questions are answered and the
-//! reason stands everywhere, nothing else is done. See [`crate::service::starts`].
+//! The hold of a start that follows on several that came to nothing: questions are answered, the
+//! reason stands everywhere and goes out as an alarm, nothing else is done. See
+//! [`crate::service::starts`].
+//!
+//! What always holds: nothing of a job is decided or committed in a hold, and what is committed for
+//! alerts alone is no proof of the start.
 
 use super::driver::Driver;
 use super::place::PlaceState;
 use super::work::{Message, Work};
 use crate::model::handle::{Refusal, Request};
 use crate::service::starts::{HOLD_LASTS, Starts};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The loop looks up at least this often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+/// What an alarm of a hold is about, where others name a check.
+const TROUBLE: &str = "starts";
 
 impl Driver {
     /// Counts this start, and learns from the count whether to hold.
@@ -21,8 +28,14 @@ impl Driver {
     /// Answers questions and nothing else, until the hold is over.
     pub(super) async fn hold(&mut self) {
         let Some(why) = self.held.clone() else { return };
-        tracing::error!(event = "ALARM", "nothing is looked at and nothing is submitted: {why}");
-        let until = self.clock.now().boot.plus(HOLD_LASTS);
+        let text = format!("nothing is looked at and nothing is submitted: {why}");
+        tracing::error!(event = "ALARM", "{text}");
+        let now = self.clock.now();
+        let until = now.boot.plus(HOLD_LASTS);
+        if self.starts.as_ref().is_some_and(Starts::is_hold_told) {
+            self.commit_alerts(Work::Trouble { at: now.wall, name: TROUBLE.to_owned(), text })
+                .await;
+        }
         while self.held.is_some() && !self.is_asked_to_stop() {
             self.beat();
             let left = until.since(self.clock.now().boot);
@@ -32,7 +45,7 @@ impl Driver {
             }
             let left = left.min(self.longest_sleep(LONGEST_SLEEP));
             tokio::select! {
-                Some(message) = self.lines.messages.recv() => self.take_in_hold(message),
+                Some(message) = self.lines.messages.recv() => self.take_in_hold(message).await,
                 Some(request) = self.lines.requests.recv() => self.answer_from_memory(request),
                 _ = self.lines.stop.changed() => {}
                 () = tokio::time::sleep(left) => {}
@@ -40,7 +53,20 @@ impl Driver {
         }
     }
 
-    fn take_in_hold(&mut self, message: Message) {
+    /// Commits what concerns alerts alone. What waits for the jobs goes on waiting.
+    async fn commit_alerts(&mut self, work: Work) {
+        let mut waiting = std::mem::replace(&mut self.pending, VecDeque::from([work]));
+        // Every start that holds would prove itself, and none after it would hold.
+        let starts = self.starts.take();
+        let done = self.turn().await;
+        self.starts = starts;
+        self.pending.append(&mut waiting);
+        if let Err(error) = done {
+            self.recover(&error).await;
+        }
+    }
+
+    async fn take_in_hold(&mut self, message: Message) {
         match message {
             Message::Reload { config, done } => {
                 self.take_config(config);
@@ -49,7 +75,7 @@ impl Driver {
             }
             Message::Dump => self.dump(),
             // Alerts go out in a hold too.
-            Message::AlertsDone(keys) => self.pending.push_back(Work::AlertsDone(keys)),
+            Message::AlertsDone(keys) => self.commit_alerts(Work::AlertsDone(keys)).await,
             // Nobody looks yet; what comes in any case is looked at again after the hold.
             Message::Input(..)
             | Message::Looked(..)

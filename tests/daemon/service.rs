@@ -2,11 +2,16 @@
 
 use crate::harness::{JobFile, World};
 use rustix::process::Signal;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 /// Time in which a sign of life would have come many times.
 const CHANCES: Duration = Duration::from_secs(2);
+
+/// A channel whose letters come as texts into a file.
+const LETTERS: &str =
+    "[alerts.ops]\nkind = \"mail\"\nto = [\"ops@example.org\"]\nprogram = \"sendmail\"\n";
 
 /// The service manager of a test.
 struct Manager {
@@ -128,7 +133,9 @@ fn a_reload_takes_a_good_file_and_keeps_the_old_one_before_a_bad_one() {
 #[test]
 fn after_three_starts_without_a_result_the_next_holds_until_a_person_ends_it() {
     let mut world = World::new(&[]);
-    let good = config(&world);
+    let good = config(&world) + LETTERS;
+    let letters = world.path("letters");
+    put_sendmail(&world, &letters);
     // Nobody listens there: nothing can be seen, and there is nothing to commit.
     put_config(&world, &good.replace(&world.url(), "http://127.0.0.1:9"));
     let starts = |world: &World| world.log().matches(" running ").count();
@@ -144,12 +151,26 @@ fn after_three_starts_without_a_result_the_next_holds_until_a_person_ends_it() {
     world.wait_log("the last 3 starts ended before anything was done");
     let out = world.cli(&["ps"]);
     assert!(out.status.success(), "questions are answered");
+    let told = |what: &str| std::fs::read_to_string(&letters).is_ok_and(|text| text.contains(what));
+    world.wait("somebody is told", |_| told("submitted: the last 3 starts ended"));
+    // Neither the hold nor its alarm is a result.
+    world.kill();
+    world.start(&[]);
+    world.wait("somebody is told again", |_| told("submitted: the last 4 starts ended"));
     put_config(&world, &good);
     world.signal(Signal::HUP);
     world.wait_log("the hold is over");
     world.wait_done("llama");
     world.kill();
     world.start(&[]);
-    world.wait("it runs", |world| starts(world) == 5);
+    world.wait("it runs", |world| starts(world) == 6);
     assert_eq!(world.log().matches("the last 3 starts").count(), 1, "{}", world.log());
+}
+
+fn put_sendmail(world: &World, letters: &std::path::Path) {
+    let script = format!("#!/bin/sh\nsed '1,/^$/d' | base64 -d >> '{}'\n", letters.display());
+    let program = world.path("sendmail");
+    std::fs::write(&program, script).expect("written");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).expect("its mode");
 }
