@@ -95,8 +95,11 @@ async fn serve(settings: Settings, path: &Path, logging: Logging) -> Exit {
                 until_stopped(signals.stop.clone()),
             ))),
             Err(error) => {
-                tracing::error!("error[{}]: {error:#}", api::wire::codes::SOCKET_FAILED);
-                return Exit::Error;
+                // It only answers questions, which the socket does too: jobs come before it.
+                let code = api::wire::codes::SOCKET_FAILED;
+                tracing::error!(%code, "error[{code}]: {error:#}: the API does not listen there");
+                supervisor.note_deaf(format!("{error:#}"));
+                None
             }
         },
     };

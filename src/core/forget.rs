@@ -1,9 +1,15 @@
 //! When a job may go off the record, history and all.
 //!
-//! What always holds: nothing of it is open, no copy of it may be writing, and it would not go on by
-//! itself: it is over, or its file is gone.
+//! What always holds: nothing of it is open, no copy of it may be writing, none that was given up as
+//! lost may yet come back, and it would not go on by itself: it is over, or its file is gone.
 
-use super::job::{Job, Source};
+use super::job::{EndedAttempt, Job, Source};
+use super::verdict::Cause;
+use crate::model::time::{WallTime, human};
+use std::time::Duration;
+
+/// For so long after an attempt was given up as lost it may come back: lists look back to it.
+pub const LOST_LOOKED_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// Why a job cannot be forgotten, and what helps; `None` if it can be.
 pub fn cannot_forget(job: &Job) -> Option<String> {
@@ -32,4 +38,18 @@ pub fn cannot_forget(job: &Job) -> Option<String> {
         )),
         Source::File | Source::Unmanaged => None,
     }
+}
+
+/// Why a job with these ended attempts cannot be forgotten yet: without its record, nobody would stop
+/// a lost one that comes back.
+pub fn cannot_forget_yet(job: &Job, ended: &[EndedAttempt], now: WallTime) -> Option<String> {
+    let name = &job.key.name;
+    let mut lost = ended.iter().filter(|ended| ended.verdict.cause == Cause::Lost);
+    let last = lost.rfind(|ended| now.since(ended.ended) < LOST_LOOKED_FOR)?;
+    let left = LOST_LOOKED_FOR.saturating_sub(now.since(last.ended));
+    Some(format!(
+        "attempt {} of `{name}` was lost and may come back: it is looked for another {}",
+        last.attempt.no,
+        human(left)
+    ))
 }

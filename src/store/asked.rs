@@ -42,6 +42,12 @@ impl Asked {
     pub fn new(wish: Wish, names: Names, at: String) -> Self {
         Self { version: VERSION, wish, names, at }
     }
+
+    /// The same of these jobs alone.
+    #[must_use]
+    pub fn of_these(self, names: Vec<String>) -> Self {
+        Self { names: Names::These(names), ..self }
+    }
 }
 
 /// What can be asked for.
@@ -185,6 +191,20 @@ fn decode(file: &Path) -> Result<Asked, String> {
     serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
+/// Part of it is done: `left` is what the file asks for from now on.
+///
+/// # Errors
+/// [`StoreError::Folder`] if it cannot be written; it is as it was then.
+pub fn rewrite(file: &Path, left: &Asked) -> Result<(), StoreError> {
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let written = fs::metadata(file).and_then(|owner| put(file, &owner, left));
+    written.and_then(|()| File::open(folder)?.sync_all()).map_err(|source| StoreError::Folder {
+        operation: "write it anew",
+        path: file.to_owned(),
+        source,
+    })
+}
+
 /// It is done.
 ///
 /// # Errors
@@ -224,6 +244,9 @@ mod tests {
         let expected: Vec<AskedFile> =
             files.iter().cloned().zip(wishes.iter().cloned().map(Ok)).collect();
         assert_eq!(found, expected);
+        let rest = ask(Wish::Pause, Names::These(vec!["b".into()]));
+        rewrite(&files[3], &rest).unwrap();
+        assert_eq!(read(state.path()).unwrap()[3], (files[3].clone(), Ok(rest)));
         remove(&files[0]).unwrap();
         remove(&files[0]).unwrap();
         assert_eq!(read(state.path()).unwrap().len(), 3);

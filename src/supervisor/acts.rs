@@ -54,13 +54,14 @@ impl Driver {
 
     /// Takes jobs off the record, every run of their names.
     async fn forget(&mut self, names: &[String]) -> Result<Vec<ActReport>, Refusal> {
+        let now = self.clock.now().wall;
         let mut rows = Vec::new();
         let mut whys = Vec::new();
         for name in names {
             let row = self.row(self.find(name)?);
             let adopting = self.book.adopting.iter().any(|key| key.name.as_str() == name);
             let adopting = adopting.then(|| format!("an adoption for `{name}` is under way"));
-            whys.extend(self.book.cannot_forget(name).or(adopting));
+            whys.extend(self.book.cannot_forget(name, now).or(adopting));
             rows.push(row);
         }
         if !whys.is_empty() {
@@ -73,7 +74,7 @@ impl Driver {
         }
         self.durably().await?;
         if let Some(key) = keys.iter().find(|key| self.book.jobs.contains_key(key)) {
-            let why = self.book.cannot_forget(key.name.as_str()).unwrap_or_default();
+            let why = self.book.cannot_forget(key.name.as_str(), now).unwrap_or_default();
             return Err(Refusal::NotNow(format!("something of {key} began meanwhile: {why}")));
         }
         let report = |row: crate::model::view::JobRow| ActReport {

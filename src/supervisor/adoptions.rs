@@ -57,8 +57,8 @@ pub(super) struct Adoption {
 /// What looking it up brought.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// It is there, and fits the target.
-    There(Box<CloudJob>),
+    /// It is there, at the place that the job's target was when it was looked up.
+    There { cloud: Box<CloudJob>, place: Place },
     /// It is not where the job's target points to.
     NotThere(String),
     /// DLC does not say.
@@ -145,9 +145,17 @@ impl Driver {
         };
         let waited = self.clock.now().boot.since(adoption.began);
         let may_wait = patience.is_none_or(|patience| waited < patience) && !self.book.stopping;
+        if adoption.began < self.book.loaded {
+            // The store was loaded anew since. What is written down is taken again after that.
+            if let Asker::Person(reply) = adoption.asker {
+                let why = "it failed a moment ago: ask again".to_owned();
+                drop(reply.send(Err(Refusal::StoreDown(why))));
+            }
+            return;
+        }
         self.book.adopting.remove(&adoption.key);
         let not_yet = match &found {
-            Found::There(_) => self.not_yet(&adoption.key),
+            Found::There { place, .. } => self.not_yet(&adoption.key, place),
             Found::NoAnswer { why, passes } => passes.then(|| why.clone()),
             Found::NotThere(_) => None,
         };
@@ -159,11 +167,20 @@ impl Driver {
             let pause = if patience.is_some() { LOOK_AGAIN } else { LOOK_AGAIN_LATER };
             return self.look_up(adoption, pause);
         }
+        if let (Some(why), Asker::Written(_), true) =
+            (&not_yet, &adoption.asker, self.book.stopping)
+        {
+            // Its file stays, and the job is held: the next start takes it again.
+            tracing::info!(job = %adoption.key, id = %adoption.id, %why, "adopt: left to the next start");
+            return;
+        }
         let outcome = match (not_yet, found) {
             (Some(why), _) | (None, Found::NotThere(why) | Found::NoAnswer { why, .. }) => {
                 Err(Refusal::NotNow(why))
             }
-            (None, Found::There(cloud)) => self.take_adopted(&adoption.key, *cloud).await,
+            (None, Found::There { cloud, place }) => {
+                self.take_adopted(&adoption.key, *cloud, place).await
+            }
         };
         let Adoption { key, id, asker, .. } = adoption;
         match outcome {
@@ -178,28 +195,34 @@ impl Driver {
         }
     }
 
-    /// Why an adoption cannot be decided on yet.
-    fn not_yet(&self, key: &JobKey) -> Option<String> {
+    /// Why an adoption cannot be decided on yet; `looked_at` is where the cloud job was found.
+    fn not_yet(&self, key: &JobKey, looked_at: &Place) -> Option<String> {
         let gate = self.gate_of(self.book.jobs.get(key)?)?;
+        if gate.place.as_ref() != Some(looked_at) {
+            // An attempt is followed where it was found, so that has to be the job's target.
+            return Some("the job's target was changed meanwhile".to_owned());
+        }
         let not_compared = "the cloud was not yet compared with the store since the start";
         (!gate.verified).then(|| not_compared.to_owned()).or(gate.new_store)
     }
 
-    async fn take_adopted(&mut self, key: &JobKey, cloud: CloudJob) -> Result<ActReport, Refusal> {
+    async fn take_adopted(
+        &mut self,
+        key: &JobKey,
+        cloud: CloudJob,
+        place: Place,
+    ) -> Result<ActReport, Refusal> {
         let job = self.book.jobs.get(key).ok_or(Refusal::NoSuchJob(key.name.to_string()))?;
         let unreadable = || Refusal::NotNow("its accepted spec cannot be read".to_owned());
         let gate = self.gate_of(job).ok_or_else(unreadable)?;
         let id = cloud.id.clone();
         let why = self.on_record_elsewhere(&id).or_else(|| cannot_adopt(job, &gate, &cloud));
-        if let Some(why) = why.or_else(|| self.copy_of_another(key, &id)) {
+        let why = why.or_else(|| self.copy_of_another(key, &id));
+        if let Some(why) = why.or_else(|| self.book.sent_for_another(&cloud)) {
             return Err(Refusal::NotNow(why));
         }
-        let place = gate.place.ok_or_else(unreadable)?;
         let mark = mark_of(&cloud, &self.book.owner);
-        let is_free = |mark: &crate::model::ids::Mark| {
-            self.book.open_with(mark).is_none() && self.book.past_of(key, mark) == Past::Stranger
-        };
-        let mark = mark.filter(is_free);
+        let mark = mark.filter(|mark| self.book.past_of(key, mark) == Past::Stranger);
         let input = Input::Adopt { cloud: Box::new(cloud), place, mark };
         // Before anything else of the job: it must not be submitted in between.
         self.pending.push_front(Work::Input(key.clone(), input));
@@ -245,6 +268,10 @@ impl Driver {
         }
         match asker {
             Asker::Person(reply) => drop(reply.send(Err(refusal))),
+            Asker::Written(_) if matches!(refusal, Refusal::StoreDown(_)) => {
+                // Its file stays: it is taken again once the store is.
+                tracing::error!(job = name, %id, why = %refusal, "adopt: nothing is done yet");
+            }
             Asker::Written(file) => {
                 tracing::error!(job = name, %id, why = %refusal, "adopt: nothing is done");
                 done_with(&file);
@@ -264,7 +291,7 @@ impl Effects {
             Ok(Some((cloud, workspace))) => {
                 let fits = workspace.as_ref().is_none_or(|shown| *shown == place.workspace);
                 if fits {
-                    return Found::There(Box::new(cloud));
+                    return Found::There { cloud: Box::new(cloud), place: place.clone() };
                 }
                 Found::NotThere(format!(
                     "{id} is in workspace {}, target `{target}` is workspace {}: name the right \

@@ -50,19 +50,32 @@ impl Driver {
             Wish::Forget => ActVerb::Forget,
             Wish::Adopt(id) => return self.begin_adoption(file, id, asked.names).await,
         };
-        let each: Vec<Vec<String>> = match asked.names {
-            Names::All => vec![Vec::new()],
-            Names::These(names) => names.into_iter().map(|name| vec![name]).collect(),
+        let Names::These(names) = &asked.names else {
+            let done = self.act(&[], verb).await;
+            let is_done = !matches!(done, Err(Refusal::StoreDown(_)));
+            tell(verb.word(), &[], done);
+            if is_done {
+                done_with(&file);
+            }
+            return;
         };
-        let mut all_done = true;
+        let mut left = Vec::new();
         // One by one: a name that no job has keeps nothing from the others.
-        for names in each {
-            let done = self.act(&names, verb).await;
-            all_done &= !matches!(done, Err(Refusal::StoreDown(_)));
-            tell(verb.word(), &names, done);
+        for name in names {
+            let names = std::slice::from_ref(name);
+            let done = self.act(names, verb).await;
+            if matches!(done, Err(Refusal::StoreDown(_))) {
+                left.push(name.clone());
+            }
+            tell(verb.word(), names, done);
         }
-        if all_done {
+        if left.is_empty() {
             done_with(&file);
+        } else if left.len() < names.len()
+            && let Err(error) = asked::rewrite(&file, &asked.of_these(left))
+        {
+            // All of it would be done again.
+            tracing::error!(file = %file.display(), error = %chain(&error), "remove it by hand");
         }
     }
 

@@ -1,7 +1,7 @@
 //! All jobs in memory, as they are committed, with the indexes that a step is given.
 
 use super::place::PlaceState;
-use crate::core::forget::cannot_forget;
+use crate::core::forget::{cannot_forget, cannot_forget_yet};
 use crate::core::job::{EndedAttempt, Job, Source};
 use crate::core::step::{EndedRef, Past};
 use crate::core::submit::{Gate, Hold};
@@ -10,7 +10,7 @@ use crate::model::ids::{
     AttemptNo, CloudId, Digest, JobKey, JobName, Mark, Owner, Run, TargetName,
 };
 use crate::model::spec::{CheckpointSpec, JobSpec, Place, Target};
-use crate::model::time::{BootTime, Now};
+use crate::model::time::{BootTime, Now, WallTime};
 use crate::store::records::StoredEvidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub struct Book {
     pub owner: Owner,
     /// When this process began.
     pub started: Now,
+    /// When this was loaded from the store: passes that began earlier were decided by older records.
+    pub(super) loaded: BootTime,
     /// Whether an earlier store may have sent what this one does not know.
     pub new_store: bool,
     /// Whether the store was new, or lacked something, when this process began.
@@ -80,6 +82,7 @@ impl Book {
         Self {
             owner,
             started,
+            loaded: started.boot,
             new_store: false,
             began_new: false,
             moved: None,
@@ -148,6 +151,36 @@ impl Book {
             .values()
             .find(|job| job.open.iter().any(|attempt| attempt.mark == *mark))
             .map(|job| &job.key)
+    }
+
+    /// Why a cloud job is not free: it carries the mark of an attempt that is open and has no id yet.
+    /// One stamp is enough: taken elsewhere, its attempt would count as absent and be sent again.
+    pub(super) fn sent_for_another(&self, cloud: &CloudJob) -> Option<String> {
+        let stamps = [&cloud.stamp.name, &cloud.stamp.tag, &cloud.stamp.env];
+        let ours = stamps.into_iter().flatten().filter(|(owner, _)| *owner == self.owner);
+        let key = ours.filter_map(|(_, mark)| self.open_with(mark)).next()?;
+        Some(format!(
+            "{id} carries the mark of an attempt of `{name}` that is not seen ended: it belongs there, \
+             and is found by itself",
+            id = cloud.id,
+            name = key.name
+        ))
+    }
+
+    /// Takes over what the book before it knew of marks that are on no record any more: whoever
+    /// shows one of them is no other daemon's.
+    pub(super) fn remember_past_of(&mut self, before: &mut Self) {
+        for (mark, past) in std::mem::take(&mut before.past) {
+            if self.open_with(&mark).is_none() {
+                self.past.entry(mark).or_insert(past);
+            }
+        }
+        for (id, mark) in std::mem::take(&mut before.past_ids) {
+            if self.past.contains_key(&mark) {
+                self.past_ids.entry(id).or_insert(mark);
+            }
+        }
+        self.let_go.append(&mut before.let_go);
     }
 
     /// The attempt with this id, open or ended: its job, and the mark under which it is on record.
@@ -223,13 +256,14 @@ impl Book {
     }
 
     /// Why the runs of a name cannot be forgotten, if they cannot.
-    pub(super) fn cannot_forget(&self, name: &str) -> Option<String> {
+    pub(super) fn cannot_forget(&self, name: &str, now: WallTime) -> Option<String> {
         let runs = self.jobs.values().filter(|job| job.key.name.as_str() == name);
         runs.into_iter().find_map(|job| {
             let new_store = self
                 .spec_of(job)
                 .and_then(|spec| self.gate(job, &spec, &BTreeMap::new()).new_store);
-            cannot_forget(job).or(new_store)
+            let ended = self.ended.get(&job.key).map_or(&[][..], Vec::as_slice);
+            cannot_forget(job).or_else(|| cannot_forget_yet(job, ended, now)).or(new_store)
         })
     }
 
@@ -403,13 +437,14 @@ fn is_first(job: &Job, other: &Job) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::forget::LOST_LOOKED_FOR;
     use crate::core::job::{Attempt, AttemptState, Outcome, OutcomeKind, Recovery, Start};
     use crate::core::step::Pass;
     use crate::core::terms::{ResumeTerms, Terms};
+    use crate::core::verdict::{Cause, EndLook, Told, Verdict};
     use crate::model::checkpoint::TrackerRewrite;
     use crate::model::ids::JobName;
     use crate::model::spec::{CredentialsRef, OnStopped, Retry};
-    use crate::model::time::WallTime;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -452,6 +487,52 @@ mod tests {
             }),
         });
         job
+    }
+
+    fn id(no: AttemptNo) -> CloudId {
+        CloudId::new(format!("dlc{no}")).expect("an id")
+    }
+
+    /// An attempt of a job that ended at 0.
+    fn ended(job: &Job, no: AttemptNo, cause: Cause) -> EndedAttempt {
+        let no_byte = u8::try_from(no).expect("few");
+        // A letter of a mark has five bits of its byte.
+        let mut bytes = [no_byte; 10];
+        bytes[0] = no_byte / 32;
+        let mark = Mark::from_random(bytes);
+        let attempt = Attempt { no, mark, ..open_job(None).open[0].clone() };
+        let look = EndLook {
+            ran: false,
+            exits: Vec::new(),
+            duration: Duration::ZERO,
+            told: Told::Nothing,
+            hopeless: false,
+        };
+        let (evidence, rule) = (Vec::new(), job.key.to_string());
+        let verdict = Verdict { cause, evidence, rule, look };
+        EndedAttempt { attempt, id: Some(id(no)), ended: WallTime(0), ran: MINUTE, verdict }
+    }
+
+    #[test]
+    fn a_job_is_not_forgotten_while_one_that_was_lost_may_come_back() {
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let started = Now { wall: WallTime(0), boot: BootTime(0) };
+        let mut job = open_job(None);
+        job.open.clear();
+        let (why, at) = (String::new(), WallTime(0));
+        job.result = Some(Outcome { kind: OutcomeKind::Cancelled, why, at });
+        for (cause, after, is_kept) in [
+            (Cause::Lost, LOST_LOOKED_FOR - MINUTE, true),
+            (Cause::Lost, LOST_LOOKED_FOR, false),
+            (Cause::Released, MINUTE, false),
+        ] {
+            let mut book = Book::new(owner.clone(), started, BTreeMap::new());
+            book.jobs.insert(job.key.clone(), job.clone());
+            book.record_ended(&job.key, ended(&job, 1, cause));
+            book.record_ended(&job.key, ended(&job, 2, Cause::Released));
+            let why = book.cannot_forget("job", WallTime(0).plus(after));
+            assert_eq!(why.is_some(), is_kept, "{cause:?} {after:?}: {why:?}");
+        }
     }
 
     /// A job that was submitted before, with nothing open, under a spec with this prefix.
@@ -518,6 +599,49 @@ mod tests {
         assert_eq!(writer(&book, &BTreeMap::new()), None, "another prefix");
         let staged = BTreeMap::from([(second.key.clone(), second.clone())]);
         assert_eq!(writer(&book, &staged), Some(second.key), "of the same turn");
+    }
+
+    #[test]
+    fn a_store_that_was_loaded_anew_takes_no_mark_of_its_own_for_another_daemons() {
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let started = Now { wall: WallTime(0), boot: BootTime(0) };
+        let mut before = Book::new(owner.clone(), started, BTreeMap::new());
+        let job = open_job(None);
+        let end = |no: AttemptNo| ended(&job, no, Cause::Released);
+        let kept = u32::try_from(ATTEMPTS_KEPT).expect("few");
+        for no in 1..=kept + 2 {
+            before.record_ended(&job.key, end(no));
+        }
+        before.let_go.insert(id(900));
+        // The store has the last ones, and one of the others as open again.
+        let mut book = Book::new(owner, started, BTreeMap::new());
+        for no in 3..=kept + 2 {
+            book.record_ended(&job.key, end(no));
+        }
+        let mut again = job.clone();
+        again.open = vec![end(2).attempt];
+        book.jobs.insert(job.key.clone(), again);
+        book.remember_past_of(&mut before);
+        assert_eq!(book.on_record(&id(1)), Some((job.key.clone(), end(1).attempt.mark)));
+        assert_ne!(book.past_of(&job.key, &end(1).attempt.mark), Past::Stranger);
+        assert_eq!(book.past_of(&job.key, &end(2).attempt.mark), Past::Stranger, "it is open");
+        assert!(book.let_go.contains(&id(900)));
+    }
+
+    #[test]
+    fn a_pass_from_before_the_records_were_loaded_is_not_believed() {
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let now = Now { wall: WallTime(9), boot: BootTime(9) };
+        let mut book = Book::new(owner, now, BTreeMap::new());
+        for (started, works) in [(8, 0), (9, 1), (10, 1)] {
+            let (started, place) = (BootTime(started), place());
+            let pass = Pass { place, started, complete: true, same_caller: true, server: None };
+            let (jobs, missing) = (Vec::new(), Vec::new());
+            let swept = crate::supervisor::work::Swept { pass, jobs, missing, owner_seen: true };
+            let mut pending = std::collections::VecDeque::new();
+            book.take_pass(swept, now, &mut pending);
+            assert_eq!(pending.len(), works, "{started:?}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 /// How long the driver may take to go over to another daemon file. It may be waiting for its disk.
@@ -38,21 +39,24 @@ pub enum ControlError {
     /// It is busy; it will get to it.
     #[error("the driver is busy; it does so as soon as it can")]
     Busy,
+    /// So much waits for it that it was not even asked.
+    #[error("too much waits for the driver: nothing was reloaded, ask again")]
+    Full,
 }
 
 impl Control {
     /// Goes over to another daemon file, if one is given, and reads the job files again.
     ///
     /// # Errors
-    /// The driver is busy or ends.
+    /// The driver is busy or ends. After [`ControlError::Full`] it never learns of it.
     pub async fn reload(&self, config: Option<Arc<DaemonConfig>>) -> Result<(), ControlError> {
         let (done, taken) = oneshot::channel();
-        let asked = async {
-            let sent = self.driver.send(Message::Reload { config, done }).await;
-            sent.map_err(|_| ControlError::Stopping)?;
-            taken.await.map_err(|_| ControlError::Stopping)
-        };
-        tokio::time::timeout(ANSWER_LIMIT, asked).await.unwrap_or(Err(ControlError::Busy))
+        self.driver.try_send(Message::Reload { config, done }).map_err(|error| match error {
+            TrySendError::Full(_) => ControlError::Full,
+            TrySendError::Closed(_) => ControlError::Stopping,
+        })?;
+        let answer = tokio::time::timeout(ANSWER_LIMIT, taken).await;
+        answer.map_or(Err(ControlError::Busy), |taken| taken.map_err(|_| ControlError::Stopping))
     }
 
     /// Has the state written to the log.
@@ -115,6 +119,10 @@ impl Driver {
             return format!("the store cannot write, nothing is decided: {why}");
         }
         let mut text = String::new();
+        if let Some(why) = &self.deaf {
+            // A text takes whatever is written into it.
+            let _ = write!(text, "the API does not listen on TCP: {why}; ");
+        }
         if self.is_file_refused {
             text.push_str("the daemon file was refused by the last reload, an older one holds; ");
         }
@@ -196,5 +204,22 @@ impl Driver {
         if left_out > 0 {
             tracing::info!(left_out, "more jobs are on record");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reload_that_finds_no_room_says_that_nothing_comes_of_it() {
+        let (driver, mut inbox) = mpsc::channel(1);
+        let control = Control { driver };
+        control.dump().await;
+        assert_eq!(control.reload(None).await, Err(ControlError::Full));
+        assert!(matches!(inbox.recv().await, Some(Message::Dump)));
+        assert!(inbox.try_recv().is_err(), "it was not asked");
+        drop(inbox);
+        assert_eq!(control.reload(None).await, Err(ControlError::Stopping));
     }
 }

@@ -88,6 +88,9 @@ pub(super) struct Driver {
     pub(super) store_fault: Option<String>,
     /// How often everything was loaded anew after a fault of the store.
     pub(super) reloads: u64,
+    /// Whether what people wrote down is to be read again: a fault of the store may have kept it
+    /// from being done.
+    asks_again: bool,
     /// What was wrong with the job files at the last reading: each fault is logged once.
     pub(super) file_errors: Vec<String>,
     /// The daemon file, for the task that reads the job files.
@@ -100,6 +103,8 @@ pub(super) struct Driver {
     pub(super) is_file_refused: bool,
     /// Why this start only answers questions.
     pub(super) held: Option<String>,
+    /// Why the API does not listen where the daemon file says it does besides its socket.
+    pub(super) deaf: Option<String>,
     pub(super) measures: Measures,
     pub(super) deliveries: Deliveries,
     pub(super) troubles: Troubles,
@@ -136,12 +141,14 @@ impl Driver {
             last_look: 0,
             store_fault: None,
             reloads: 0,
+            asks_again: false,
             file_errors: Vec::new(),
             config: watch::Sender::new(config),
             pulse: Pulse::default(),
             starts: None,
             is_file_refused: false,
             held: None,
+            deaf: None,
             measures,
             deliveries: Deliveries::default(),
             troubles: Troubles::default(),
@@ -191,6 +198,7 @@ impl Driver {
             self.make_summaries();
             self.tell_troubles();
             self.turns().await;
+            self.take_asked_again().await;
             self.prove_start_if_all_is_seen();
             self.back_up_if_due().await;
             self.reap();
@@ -199,6 +207,13 @@ impl Driver {
             self.wait().await;
         }
         self.wind_down().await;
+    }
+
+    async fn take_asked_again(&mut self) {
+        if std::mem::take(&mut self.asks_again) {
+            let folder = self.config.borrow().state_directory.clone();
+            self.take_asked(&folder).await;
+        }
     }
 
     async fn back_up_if_due(&mut self) {
@@ -312,6 +327,9 @@ impl Driver {
                 self.evidence.note(key, ended.attempt.no, now);
             }
         }
+        for key in &turn.forgotten {
+            self.measures.forget(key);
+        }
         let moved = !turn.staged.is_empty();
         let effects = turn.settle(&mut self.book);
         if moved {
@@ -366,6 +384,7 @@ impl Driver {
                     tracing::warn!("the store is open again; everything was loaded anew");
                     self.store_fault = None;
                     self.reloads += 1;
+                    self.asks_again = true;
                     self.wake_all();
                     return;
                 }
@@ -380,9 +399,13 @@ impl Driver {
         self.tasks.shutdown().await;
         self.evidence = evidence::Desk::default();
         self.known.clear();
+        self.looks.clear();
+        // What was to be told may not have been.
+        self.troubles = Troubles::default();
         let report = self.store.reopen().await?;
         let targets = self.book.targets.clone();
         let mut book = Book::new(self.book.owner.clone(), self.book.started, targets);
+        book.loaded = self.clock.now().boot;
         if !stored::take_report(&self.store, &report, &mut book).await? {
             // What is not on record any more may have been sent until just now.
             book.started = self.clock.now();
@@ -393,6 +416,7 @@ impl Driver {
         // What belongs to no channel was asked to go at the start.
         drop(self.log.outbox.load(&self.store).await?);
         book.stopping = self.book.stopping;
+        book.remember_past_of(&mut self.book);
         book.homeless = std::mem::take(&mut self.book.homeless);
         book.forget_those_at_home();
         for (place, state) in &self.book.places {
@@ -462,6 +486,10 @@ impl Driver {
     /// No new intents; what is under way may come out, for a while. No job is stopped.
     async fn wind_down(mut self) {
         self.book.stopping = true;
+        if self.held.is_some() {
+            // Nothing was looked at: the next start begins with it.
+            self.pending.retain(|work| matches!(work, Work::AlertsDone(_)));
+        }
         let until = self.clock.now().boot.plus(STOP_GRACE);
         self.effects.stop_sweeping();
         while !self.tasks.is_empty() && self.clock.now().boot < until {

@@ -117,6 +117,12 @@ impl Measures {
         }
     }
 
+    /// A job is off the record.
+    pub(super) fn forget(&mut self, key: &JobKey) {
+        self.repeated.remove(key);
+        self.blind_since.remove(key);
+    }
+
     fn note_end(&mut self, key: &JobKey, ended: &EndedAttempt, now: Now) {
         let cause = ended.verdict.cause;
         *self.ends.entry(cause.word()).or_default() += 1;

@@ -212,6 +212,16 @@ impl Outbox {
         }
     }
 
+    /// Deletes where the summaries left a job that goes off the record.
+    pub(super) fn forget_job(&mut self, batch: &mut Batch, job: &JobKey) -> Result<(), StateError> {
+        for (channel, told) in &mut self.told {
+            if told.steps.remove(job).is_some() {
+                batch.delete(records::summary_step_key(channel, job))?;
+            }
+        }
+        Ok(())
+    }
+
     /// What was added is durable: those that deliver may look.
     pub(super) fn ring(&mut self) {
         if std::mem::take(&mut self.is_fresh) {
@@ -292,6 +302,21 @@ mod tests {
         bell.mark_unchanged();
         outbox.ring();
         assert!(!bell.has_changed().expect("it is there"), "nothing is new");
+    }
+
+    #[test]
+    fn where_summaries_left_a_job_goes_with_it() {
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let mut outbox = Outbox::new(&owner, vec![channel("all", "*"), channel("llama", "llama*")]);
+        let (gone, stays) = (stored(1, "a", Word::Alarm).job, stored(1, "b", Word::Alarm).job);
+        let told = outbox.told.entry("all".to_owned()).or_default();
+        told.steps.extend([(gone.clone(), 5), (stays.clone(), 6)]);
+        outbox.told.entry("llama".to_owned()).or_default();
+        let mut batch = Batch::new();
+        outbox.forget_job(&mut batch, &gone).expect("room");
+        let changes: Vec<_> = batch.changes().map(|(key, value)| (key.to_vec(), value)).collect();
+        assert_eq!(changes, [(records::summary_step_key("all", &gone), None)]);
+        assert_eq!(outbox.told["all"].steps, BTreeMap::from([(stays, 6)]));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::driver::Driver;
 use super::outages::Fault;
 use super::place::PlaceState;
 use super::work::{Known, OnRecord, Swept, Waits, Work};
+use crate::core::forget::LOST_LOOKED_FOR;
 use crate::core::identity::mark_of;
 use crate::core::job::{AttemptState, Missing, Wanted};
 use crate::core::step::{Input, Pass, Past};
@@ -22,8 +23,6 @@ use tokio::sync::watch;
 
 /// What does not work while every open attempt seems to be gone.
 const VANISHED: &str = "open attempts";
-/// For so long after an attempt was given up as lost, lists look back to it.
-const LOST_LOOKED_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Cloud jobs of ours without a job on record that are remembered.
 const HOMELESS_LIMIT: usize = 10_000;
 
@@ -81,7 +80,8 @@ impl Driver {
 
 impl Book {
     /// Turns a pass into inputs: what was seen first, then that the pass is through. Answers why it
-    /// is not believed in what it lacks, if so.
+    /// is not believed in what it lacks, if so. One that began before the records were loaded says
+    /// nothing about them: it may have waited for long.
     pub fn take_pass(
         &mut self,
         swept: Swept,
@@ -89,6 +89,9 @@ impl Book {
         pending: &mut VecDeque<Work>,
     ) -> Option<String> {
         let Swept { pass, jobs, missing, owner_seen } = swept;
+        if pass.started < self.loaded {
+            return None;
+        }
         let acceptance = self.acceptance(&pass.place);
         let started = self.started_wall(now);
         let state = self.places.entry(pass.place.clone()).or_default();

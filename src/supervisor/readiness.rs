@@ -45,6 +45,7 @@ impl Driver {
     pub(super) fn readiness(&self) -> ReadyView {
         let mut checks = vec![self.store_check()];
         checks.extend(self.disk_check());
+        checks.extend(self.listener_check());
         for target in self.book.targets.values() {
             checks.extend(self.target_checks(target));
         }
@@ -73,6 +74,13 @@ impl Driver {
         let outcome = if free < FREE_BYTES_FLOOR { Outcome::Degraded } else { Outcome::Ok };
         let text = format!("{} MiB are free where the state is", free / 1024 / 1024);
         Some(check("disk".into(), outcome, None, text))
+    }
+
+    /// Where the daemon file wants a listener on TCP that could not be had.
+    fn listener_check(&self) -> Option<Check> {
+        let why = self.deaf.as_ref()?;
+        let text = format!("the API does not listen on TCP until a restart: {why}");
+        Some(check("api/tcp".into(), Outcome::Degraded, None, text))
     }
 
     /// That of its sweeps, and that of its keys.

@@ -138,6 +138,11 @@ impl Supervisor {
         self.driver.note_start(Starts::note(&folder));
     }
 
+    /// Notes why the API does not listen on the TCP address of the daemon file: the jobs go on without.
+    pub fn note_deaf(&mut self, why: String) {
+        self.driver.deaf = Some(why);
+    }
+
     /// One line on how things stand.
     pub fn status(&self) -> String {
         self.driver.status()
@@ -147,6 +152,9 @@ impl Supervisor {
     pub async fn run(self) {
         let mut driver = self.driver;
         driver.hold().await;
+        if driver.is_asked_to_stop() {
+            return Box::pin(driver.run()).await;
+        }
         let config = driver.config.subscribe();
         // The first passes are compared with every job that has a file.
         let first = Arc::clone(&config.borrow());

@@ -52,7 +52,7 @@ pub struct Turn {
     pub(super) staged: BTreeMap<JobKey, Job>,
     pub(super) ended: Vec<(JobKey, EndedAttempt)>,
     dropped: Vec<JobKey>,
-    forgotten: Vec<JobKey>,
+    pub(super) forgotten: Vec<JobKey>,
     wakes: Vec<(JobKey, Option<BootTime>)>,
     kept: Vec<StoredEvidence>,
     evidence_gone: Vec<(JobKey, AttemptNo)>,
@@ -90,8 +90,9 @@ impl Turn {
                         self.dropped.push(key);
                     }
                 }
-                // What else waits for this job in the turn would bring it back.
-                Some(Work::Forget(key)) if self.staged.is_empty() => {
+                // What else waits for this job in the turn would bring it back, or leave a record of
+                // its evidence that nobody deletes.
+                Some(Work::Forget(key)) if self.staged.is_empty() && self.kept.is_empty() => {
                     self.stage_forget(book, log, key, moment.now())?;
                     break;
                 }
@@ -106,7 +107,10 @@ impl Turn {
                     }
                     log.outbox.forget(&keys);
                 }
-                Some(Work::Tell(summary)) => log.tell(&mut self.batch, &summary)?,
+                Some(Work::Tell(mut summary)) => {
+                    summary.steps.retain(|(key, _)| book.jobs.contains_key(key));
+                    log.tell(&mut self.batch, &summary)?;
+                }
                 Some(Work::Trouble { at, name, text }) => {
                     log.tell_trouble(&mut self.batch, at, &name, &text)?;
                 }
@@ -259,7 +263,8 @@ impl Turn {
         key: JobKey,
         now: Now,
     ) -> Result<(), StateError> {
-        if !book.jobs.contains_key(&key) || book.cannot_forget(key.name.as_str()).is_some() {
+        let why = book.cannot_forget(key.name.as_str(), now.wall);
+        if !book.jobs.contains_key(&key) || why.is_some() {
             return Ok(());
         }
         stored::drop_job(&mut self.batch, book, &key)?;

@@ -81,7 +81,7 @@ impl Log {
             batch.delete(records::event_key(place))?;
         }
         self.recent.retain(|event| event.job != *job);
-        Ok(())
+        self.outbox.forget_job(batch, job)
     }
 
     fn note(&mut self, stored: &StoredEvent) {

@@ -16,14 +16,19 @@ use crate::model::alert::{Alert, Channel, SUMMARY};
 use crate::model::ids::JobKey;
 use crate::model::time::{WallTime, human};
 use crate::model::view::JobRow;
+use crate::store::BATCH_LIMIT_BYTES;
+use crate::store::records::summary_step_key;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Jobs that have a line of their own, and that are named as needing a person.
 const LINES_LIMIT: usize = 30;
-/// Jobs whose steps are remembered from one summary to the next: what one batch can hold.
-const STEPS_LIMIT: usize = 5_000;
+/// Bytes of the steps that are remembered from one summary to the next: with what a turn may hold
+/// before it ([`super::staging`]) and the summary itself they fit into one batch.
+const STEPS_LIMIT_BYTES: usize = BATCH_LIMIT_BYTES * 3 / 8;
+/// Bytes of a step beside its job's key, which is there twice: in the key of its record and in its value.
+const STEP_BYTES: usize = 128;
 /// Letters of a reason.
 const WHY_LETTERS: usize = 160;
 /// Letters of a whole summary: its record has to fit.
@@ -72,17 +77,19 @@ impl Driver {
     }
 
     fn summary(&self, channel: &Channel, told: &Told, due: WallTime, now: WallTime) -> Summary {
-        let (mut rows, mut steps) = (Vec::new(), Vec::new());
+        let (mut rows, mut steps, mut steps_bytes) = (Vec::new(), Vec::new(), 0);
         for job in self.book.jobs.values() {
             let name = job.key.name.as_str();
             if !channel.is_for(name) {
                 continue;
             }
             let last = told.steps.get(&job.key).copied();
-            if let Some(step) = job.progress.best_step.filter(|step| Some(*step) != last)
-                && steps.len() < STEPS_LIMIT
-            {
-                steps.push((job.key.clone(), step));
+            if let Some(step) = job.progress.best_step.filter(|step| Some(*step) != last) {
+                let bytes = step_bytes(&channel.name, &job.key);
+                if steps_bytes + bytes <= STEPS_LIMIT_BYTES {
+                    steps_bytes += bytes;
+                    steps.push((job.key.clone(), step));
+                }
             }
             let since = told.at.unwrap_or(due);
             let ended = self.book.ended.get(&job.key).map_or(&[][..], Vec::as_slice);
@@ -103,6 +110,11 @@ impl Driver {
         });
         Summary { channel: channel.name.clone(), due, alert, steps }
     }
+}
+
+/// The most that the record of a job's step takes in a batch.
+fn step_bytes(channel: &str, key: &JobKey) -> usize {
+    summary_step_key(channel, key).len() + key.name.as_str().len() + STEP_BYTES
 }
 
 /// What became of a job since `since`; `last` is the step at which it was left then.
@@ -191,4 +203,24 @@ fn text(rows: &[(JobRow, Gains)], within: Duration) -> String {
         let _ = write!(text, "\nand {} more", rows.len() - LINES_LIMIT);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::JobName;
+    use crate::store::{Batch, records};
+
+    #[test]
+    fn a_step_takes_no_more_of_a_batch_than_is_reckoned() {
+        for (channel, name) in [("c", "a"), (&*"c".repeat(32), &*"n".repeat(48))] {
+            let key = JobKey { name: JobName::new(name).expect("a name"), run: u32::MAX };
+            let at = summary_step_key(channel, &key);
+            let mut batch = Batch::new();
+            let before = batch.encoded_bytes();
+            let value = records::encode(&at, &(&key, u64::MAX)).expect("it fits");
+            batch.put(at, value).expect("room");
+            assert!(batch.encoded_bytes() - before <= step_bytes(channel, &key), "{name}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use crate::config::{DaemonConfig, Surroundings, load_daemon};
 use crate::service::logging::Logging;
 use crate::service::notify::Notifier;
 use crate::service::signals::Signals;
-use crate::supervisor::Control;
+use crate::supervisor::{Control, ControlError};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,10 +47,16 @@ impl Running {
             tracing::error!(code = %diagnostic.code, "{diagnostic}");
         }
         let refused = new.is_none();
-        let taken = new.map(|new| self.take_over(new));
-        let outcome = self.control.reload(taken).await;
+        let taken = new.map(|new| self.what_to_take_over(new));
+        let outcome = self.control.reload(taken.clone()).await;
+        // Until the driver is asked for it, the next reload is compared with the old one.
+        if let (Some(taken), Ok(()) | Err(ControlError::Busy)) = (taken, &outcome) {
+            self.logging.set_level(taken.log_level);
+            self.config = taken;
+        }
         let status = match (&outcome, refused) {
-            (Err(error), _) => format!("the reload waits: {error}"),
+            (Err(ControlError::Busy), _) => format!("the reload waits: {}", ControlError::Busy),
+            (Err(error), _) => format!("no reload: {error}"),
             (Ok(()), true) => {
                 "reload: the daemon file is refused and the old one stays; job files are read again"
                     .to_owned()
@@ -67,14 +73,12 @@ impl Running {
     }
 
     /// What can be taken over from a new daemon file; says what cannot.
-    fn take_over(&mut self, new: DaemonConfig) -> Arc<DaemonConfig> {
+    fn what_to_take_over(&self, new: DaemonConfig) -> Arc<DaemonConfig> {
         let (taken, waiting) = new.taken_over_from(&self.config);
         if !waiting.is_empty() {
             let keys = waiting.join(", ");
             tracing::warn!(keys, "changed in the daemon file, and taken over only by a restart");
         }
-        self.logging.set_level(taken.log_level);
-        self.config = Arc::new(taken);
-        Arc::clone(&self.config)
+        Arc::new(taken)
     }
 }

@@ -148,6 +148,73 @@ async fn nothing_is_adopted_that_may_lead_to_two() {
     stage.end().await;
 }
 
+/// What was created for one job and has no answer yet belongs to that job, though no list shows it:
+/// taken by another, it would count as absent and be sent again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_sent_for_one_job_is_not_adopted_by_another() {
+    let mut stage = Stage::with(|options| options.list_lag = SEVERAL_PASSES).await;
+    stage.put_daemon_file(SEVERAL_PASSES * 4, "");
+    stage.faults(json!([{ "call": "CreateJob", "drop_reply_after": true, "times": 1 }])).await;
+    stage.put_job("sent", &Job { saves: "sent", ..Job::default() });
+    stage.put_job("other", &Job { saves: "other", ..Job::default() });
+    stage.write_down(Wish::Pause, &["other"]);
+    stage.start().await;
+    stage.until_count("create", 1).await;
+    let told = text_of(stage.adopt(&stage.id("sent"), "other").await);
+    assert!(told.contains("attempt of `sent`"), "{told}");
+    stage.until_phase("sent", "RUNNING").await;
+    tokio::time::sleep(SEVERAL_PASSES).await;
+    assert_eq!(stage.row("other").await["phase"], "PAUSED");
+    assert_eq!(stage.count("create"), 1);
+    stage.end().await;
+}
+
+/// A stop while the cloud cannot be compared is no answer: the next start goes on with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_adoption_written_down_outlives_a_stop_before_its_answer() {
+    let mut stage = Stage::new().await;
+    let id = stage.by_hand(json!({})).await;
+    stage.put_job("train", &Job { saves: "train", ..Job::default() });
+    stage.write_down(Wish::Adopt(CloudId::new(id.as_str()).expect("an id")), &["train"]);
+    stage
+        .faults(json!([
+            { "call": "GetJob", "delay": "700ms" },
+            { "call": "ListJobs", "status": 500 },
+        ]))
+        .await;
+    stage.start().await;
+    stage.until_phase("train", "PAUSED").await;
+    stage.stop().await;
+    assert_eq!(stage.waits(), 1, "it is still asked for");
+    stage.faults(json!([])).await;
+    stage.start().await;
+    stage.until_phase("train", "RUNNING").await;
+    assert_eq!((stage.count("create"), stage.waits()), (1, 0));
+    stage.end().await;
+}
+
+/// A start that is held and told to stop does nothing that was asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_start_that_is_stopped_leaves_everything_to_the_next() {
+    let mut stage = Stage::new().await;
+    stage.put_job("train", &Job::default());
+    stage.start().await;
+    stage.until_phase("train", "RUNNING").await;
+    stage.stop().await;
+    stage.write_down(Wish::Cancel, &["train"]);
+    stage.put_job("new", &Job::default());
+    std::fs::write(stage.path("state/starts"), "3\n").expect("written");
+    stage.start().await;
+    let told = text_of(stage.act(&["train"], ActVerb::Pause).await);
+    assert!(told.contains("held for"), "{told}");
+    stage.stop().await;
+    assert_eq!((stage.waits(), stage.count("stop_asked"), stage.count("create")), (1, 0, 1));
+    stage.start().await;
+    stage.until_phase("train", "CANCELLED").await;
+    stage.until_phase("new", "RUNNING").await;
+    stage.end().await;
+}
+
 /// What went wrong on the way to DLC is tried again; nothing is submitted meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_adoption_written_down_waits_for_the_cloud_and_nothing_is_submitted_before() {

@@ -193,7 +193,11 @@ required = ["model.bin"]
         let opened = store::Handle::start(open).await.expect("a store");
         let settings = Settings { config: Arc::new(config), owner, clock: Clock::new() };
         let (stop, stopped) = watch::channel(false);
-        let supervisor = Supervisor::on_store(settings, opened, stopped).await.expect("it loads");
+        let mut supervisor =
+            Supervisor::on_store(settings, opened, stopped).await.expect("it loads");
+        if self.path("state/starts").exists() {
+            supervisor.count_start();
+        }
         let door = supervisor.handle();
         let running = tokio::spawn(supervisor.run());
         self.daemon = Some(Daemon { door, stop, running });
