@@ -73,6 +73,22 @@ pub(crate) enum Truth {
     Stopped,
 }
 
+/// The moment in which a CreateJob went out.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sent {
+    pub(crate) at: u64,
+    /// Jobs of which nothing was on record then: with their files and the state folder gone, nobody
+    /// could know where they write.
+    pub(crate) unrecorded: Vec<usize>,
+}
+
+impl Sent {
+    /// Whether nothing told, then, where this job writes, of which an attempt was sent before.
+    pub(crate) fn in_ignorance_of(&self, before: &Remote) -> bool {
+        before.sent.at < self.at && self.unrecorded.contains(&before.job)
+    }
+}
+
 /// A job in the model's cloud.
 pub(crate) struct Remote {
     pub(crate) job: usize,
@@ -83,6 +99,7 @@ pub(crate) struct Remote {
     pub(crate) counter: Counter,
     /// How often the state folder had been lost when it was made.
     pub(crate) wipes: u32,
+    pub(crate) sent: Sent,
     /// Complete passes that showed it.
     pub(crate) passes: u32,
     pub(crate) stop_asked: bool,
@@ -122,6 +139,7 @@ impl Remote {
             restarts: 0,
             counter,
             wipes,
+            sent: Sent::default(),
             passes: 0,
             stop_asked: false,
             flapped: Cell::new(false),

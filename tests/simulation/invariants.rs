@@ -46,6 +46,11 @@ const LOST_AFTER: u64 = 12 * MINUTE;
 /// A run of this length is progress where there are no checkpoints.
 const LONG_RUN: Duration = Duration::from_secs(30 * 60);
 
+/// Whether the later of two was sent when nothing told where the earlier one writes.
+fn in_ignorance(one: &Remote, other: &Remote) -> bool {
+    one.sent.in_ignorance_of(other) || other.sent.in_ignorance_of(one)
+}
+
 fn is_retry(input: &Input) -> bool {
     matches!(input, Input::Operator(Act::Retry | Act::RetryFrom(_)))
 }
@@ -303,7 +308,7 @@ impl Judge {
                 let ids = || format!("{} and {}", one.cloud.id, other.cloud.id);
                 if one.job == other.job {
                     self.broke(TWICE, ids());
-                } else if overlaps(one.job, other.job) {
+                } else if overlaps(one.job, other.job) && !in_ignorance(one, other) {
                     self.broke(PREFIX, ids());
                 }
             }

@@ -57,13 +57,8 @@ impl World {
             }
         }
         self.note_lost();
-        let (plans, jobs, wiped) = (&self.plans, &self.book.jobs, self.judge.wiped);
-        // With the state folder and its file gone nobody knows any more where a job writes.
-        let is_known = |n: usize| !wiped || jobs.contains_key(&plans[n].key);
+        let plans = &self.plans;
         let overlaps = |a: usize, b: usize| {
-            if !is_known(a) || !is_known(b) {
-                return false;
-            }
             let location = |n: usize| Some(&plans[n].specs[0].1.checkpoint.as_ref()?.location);
             location(a).zip(location(b)).is_some_and(|(a, b)| a.overlaps(b))
         };

@@ -4,7 +4,7 @@ use super::plan::Plan;
 use super::{Coming, ToDaemon, World};
 use crate::bugs::Bug;
 use crate::clock::{DAY, HOUR, MINUTE, SECOND};
-use crate::cloud::{Counter, Origin, Remote};
+use crate::cloud::{Counter, Origin, Remote, Sent};
 use crate::faults::{self, ACCEPTED_FOR, ANSWER_LATE, Fate, Fault, SKEW_LIMIT};
 use crate::invariants::{BUDGET, OVERLAP, TWICE};
 use spotkeeper::core::job::{Attempt, Job, Start, StopWhy};
@@ -21,6 +21,7 @@ pub(super) struct Request {
     job: usize,
     attempt: Attempt,
     origin: Origin,
+    sent: Sent,
     /// The process that gets the answer, and how often and how late.
     reply: Option<(u64, bool, u64)>,
     /// A person copies it before any list shows it.
@@ -115,6 +116,12 @@ impl World {
         self.meets_its_fate(job, attempt);
     }
 
+    /// Jobs of which a lost state folder and a missing file have left nothing on record.
+    fn unrecorded(&self) -> Vec<usize> {
+        let gone = |n: &usize| !self.book.jobs.contains_key(&self.plans[*n].key);
+        if self.wipes > 0 { (0..self.plans.len()).filter(gone).collect() } else { Vec::new() }
+    }
+
     /// What it goes on from was not written beside another attempt, as far as the cloud tells.
     fn resumes_from_one_writer(&mut self, job: usize, attempt: &Attempt) {
         let plan = &self.plans[job];
@@ -157,7 +164,8 @@ impl World {
         let dated = if self.clock.ms < self.no_date_until { 0 } else { skew };
         let open = ACCEPTED_FOR.saturating_add_signed(dated);
         let (origin, reply) = (Origin::Ours, None);
-        let mut request = Box::new(Request { job, attempt, origin, reply, copied: false });
+        let sent = Sent { at: self.clock.ms, unrecorded: self.unrecorded() };
+        let mut request = Box::new(Request { job, attempt, origin, sent, reply, copied: false });
         let (after, outcome) = match fate {
             Fate::NotSent => (10, Some(SendOutcome::NotSent { why: "no route".to_owned() })),
             Fate::Refused { passing } => {
@@ -222,7 +230,7 @@ impl World {
 
     /// The cloud makes the job.
     pub(super) fn accept(&mut self, request: Request) {
-        let Request { job, attempt, origin, reply, copied } = request;
+        let Request { job, attempt, origin, sent, reply, copied } = request;
         let id = CloudId::new(format!("dlc{}", self.remotes.len())).expect("an id");
         self.note(|| format!("the cloud makes {id} of attempt {}, {origin:?}", attempt.no));
         let from = match &attempt.start {
@@ -239,7 +247,10 @@ impl World {
         let lag = if copied { lag + MINUTE } else { lag };
         let counter = self.rng.one_of(&[Counter::Shown, Counter::Late, Counter::Hidden]);
         let made = (self.clock.ms, lag);
-        self.remotes.push(Remote::new((job, origin, self.wipes), cloud, from, made, counter));
+        let whose = (job, origin, self.wipes);
+        let mut remote = Remote::new(whose, cloud, from, made, counter);
+        remote.sent = sent;
+        self.remotes.push(remote);
         let after = 5 * SECOND + self.rng.below(20 * SECOND);
         self.at(self.clock.ms + after, Coming::Remote(self.remotes.len() - 1));
         if copied {
