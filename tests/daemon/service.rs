@@ -57,6 +57,22 @@ fn put_config(world: &World, text: &str) {
     std::fs::write(world.path("spotkeeper.toml"), text).expect("written");
 }
 
+/// A listener that only answers questions is no reason to leave the jobs alone.
+#[test]
+fn a_tcp_address_that_is_taken_costs_no_job_its_supervisor() {
+    let mut world = World::new(&[]);
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = other.local_addr().expect("an address");
+    let text = config(&world).replace("[api]\n", &format!("[api]\nlisten = \"{address}\"\n"));
+    put_config(&world, &text);
+    world.put_job("train", &JobFile::new("train", 2));
+    world.start(&[]);
+    world.wait_done("train");
+    assert!(world.log().contains("error[E109]"), "{}", world.log());
+    let told = String::from_utf8(world.cli(&["ps"]).stdout).expect("UTF-8");
+    assert!(!told.is_empty(), "the socket answers");
+}
+
 #[test]
 fn the_manager_is_told_the_truth_and_a_frozen_driver_is_silent() {
     let mut world = World::new(&[]);
