@@ -45,11 +45,11 @@ pub fn cannot_forget(job: &Job) -> Option<String> {
 pub fn cannot_forget_yet(job: &Job, ended: &[EndedAttempt], now: WallTime) -> Option<String> {
     let name = &job.key.name;
     let mut lost = ended.iter().filter(|ended| ended.verdict.cause == Cause::Lost);
-    let last = lost.rfind(|ended| now.since(ended.ended) < LOST_LOOKED_FOR)?;
-    let left = LOST_LOOKED_FOR.saturating_sub(now.since(last.ended));
+    let newest = lost.rfind(|ended| now.since(ended.ended) < LOST_LOOKED_FOR)?;
+    let left = LOST_LOOKED_FOR.saturating_sub(now.since(newest.ended));
     Some(format!(
         "attempt {} of `{name}` was lost and may come back: it is looked for another {}",
-        last.attempt.no,
+        newest.attempt.no,
         human(left)
     ))
 }

@@ -157,8 +157,8 @@ impl Book {
     /// One stamp is enough: taken elsewhere, its attempt would count as absent and be sent again.
     pub(super) fn sent_for_another(&self, cloud: &CloudJob) -> Option<String> {
         let stamps = [&cloud.stamp.name, &cloud.stamp.tag, &cloud.stamp.env];
-        let ours = stamps.into_iter().flatten().filter(|(owner, _)| *owner == self.owner);
-        let key = ours.filter_map(|(_, mark)| self.open_with(mark)).next()?;
+        let mut ours = stamps.into_iter().flatten().filter(|(owner, _)| *owner == self.owner);
+        let key = ours.find_map(|(_, mark)| self.open_with(mark))?;
         Some(format!(
             "{id} carries the mark of an attempt of `{name}` that is not seen ended: it belongs there, \
              and is found by itself",
@@ -522,7 +522,7 @@ mod tests {
         let (why, at) = (String::new(), WallTime(0));
         job.result = Some(Outcome { kind: OutcomeKind::Cancelled, why, at });
         for (cause, after, is_kept) in [
-            (Cause::Lost, LOST_LOOKED_FOR - MINUTE, true),
+            (Cause::Lost, LOST_LOOKED_FOR.saturating_sub(MINUTE), true),
             (Cause::Lost, LOST_LOOKED_FOR, false),
             (Cause::Released, MINUTE, false),
         ] {

@@ -70,7 +70,14 @@ impl Watched {
                 match self.sets.recv().await.expect("it watches") {
                     Message::Files(set) if is_so(&set) => return set,
                     Message::Files(set) => last = Some(set),
-                    other => unreachable!("{other:?}"),
+                    Message::Input(..)
+                    | Message::Looked(..)
+                    | Message::Swept(_)
+                    | Message::LookedUp(..)
+                    | Message::Gathered(_)
+                    | Message::Reload { .. }
+                    | Message::Dump
+                    | Message::AlertsDone(_) => unreachable!("the watcher reads files alone"),
                 }
             }
         });
