@@ -6,7 +6,8 @@
 use super::event::Word;
 use super::job::{AskedFrom, BlockKind, Job, Progress, Recovery, StopWhy, Wanted};
 use super::lost;
-use super::step::{Act, Draft, ask_stops};
+use super::step::{Act, Draft};
+use super::stops;
 use super::suspects::Suspicion;
 use super::verdict::Cause;
 use super::waiting;
@@ -26,7 +27,7 @@ pub(super) fn on_act(draft: &mut Draft<'_>, act: Act) {
                 .next
                 .open
                 .iter_mut()
-                .filter(|attempt| attempt.stop.is_none() || attempt.stops_for_a_wait())
+                .filter(|attempt| attempt.stop.is_none() || attempt.stops_for_what_is_seen())
                 .map(|attempt| {
                     attempt.stop = Some(StopWhy::Cancel);
                     attempt.no
@@ -35,7 +36,7 @@ pub(super) fn on_act(draft: &mut Draft<'_>, act: Act) {
             for no in asked {
                 draft.say(Some(no), Word::StopAsked, "stop: the job was cancelled");
             }
-            ask_stops(draft);
+            stops::ask(draft);
         }
         Act::Pause => {
             if draft.next.wanted == Wanted::Run {

@@ -2,13 +2,16 @@
 //!
 //! Three signs: no new line in the logs that are read, pods that are lost while the others are
 //! silent, and no new whole checkpoint for several usual intervals. A new checkpoint also ends a
-//! silence of the logs: a trainer that saves works, however little it says.
+//! silence of the logs: a trainer that saves works, however little it says. A log of which no line was
+//! seen in this run says nothing.
 //!
 //! What always holds: a sign counts from the first look of this process that showed it to the last
 //! one, by the boot clock, in the present run of this very attempt. A look that failed, a log that
 //! cannot be read and one that is gone say nothing. Each act rests on a look made after the act
 //! before it, and none comes twice before something moved. Before a stop the bucket is looked into:
-//! while a checkpoint is being written, or where that cannot be seen, the stop waits.
+//! while a checkpoint is being written, or where that cannot be seen, the stop waits. It is asked for
+//! again only behind a later look that shows the hang, and taken back where nothing shows it any more
+//! ([`super::stops`]).
 //!
 //! What it must not do: end or submit anything. The stopped attempt ends as any other does, and
 //! [`super::progress`] counts such ends: they are a crash loop, too.
@@ -18,14 +21,16 @@ mod signs;
 pub use signs::{Evidence, Hang, Sign, TAILS_LIMIT, evidence, next_in_words, warning};
 
 use super::event::Word;
-use super::job::{AttemptState, Job, Missing, StopWhy, Wanted, kept};
+use super::job::{Attempt, AttemptState, Job, Missing, StopWhy, Wanted, kept};
 use super::recheck::resubmission_is_held;
-use super::step::{Draft, Effect, ask_stops};
+use super::step::{Draft, Effect};
+use super::stops;
 use super::watch::{NextLook, Watch};
 use crate::model::checkpoint::{Findings, Look};
 use crate::model::cloud::Status;
 use crate::model::hang::{HangAct, PodsLook};
 use crate::model::ids::AttemptNo;
+use crate::model::spec::JobSpec;
 use crate::model::time::BootTime;
 use signs::Confirm;
 use std::time::Duration;
@@ -39,15 +44,12 @@ const LOOKS_A_SILENCE: u32 = 6;
 
 /// Asks for the look at the pods of the attempt that runs, if one is due.
 pub(super) fn ask_if_due(draft: &mut Draft<'_>) {
+    follow_runs(draft);
     let (now, is_followed) = (draft.given.now.boot, is_followed(draft));
     let policy = draft.given.spec.hang.as_ref();
     for attempt in &mut draft.next.open {
-        let AttemptState::Live { id, restarts, hang, .. } = &mut attempt.state else { continue };
-        let Some(policy) = policy else {
-            *hang = Hang::default();
-            continue;
-        };
-        hang.follow(*restarts);
+        let AttemptState::Live { id, hang, .. } = &mut attempt.state else { continue };
+        let Some(policy) = policy else { continue };
         if !is_followed {
             // An answer that comes late is about another time.
             hang.confirm = Confirm::No;
@@ -63,6 +65,40 @@ pub(super) fn ask_if_due(draft: &mut Draft<'_>) {
             (next @ (NextLook::Due { .. } | NextLook::Asked), Some(_)) => next,
         };
     }
+}
+
+/// Forgets what the present run did not show, and takes back a stop that nothing speaks for any more.
+fn follow_runs(draft: &mut Draft<'_>) {
+    let (policy, now) = (draft.given.spec.hang.as_ref(), draft.given.now.wall);
+    let mut taken_back = Vec::new();
+    for attempt in &mut draft.next.open {
+        let AttemptState::Live { status, restarts, hang, .. } = &mut attempt.state else {
+            continue;
+        };
+        match policy {
+            Some(_) => hang.follow(*restarts),
+            None => *hang = Hang::default(),
+        }
+        let has_begun = *status == Status::Stopping || status.holds_machine();
+        if attempt.stop == Some(StopWhy::Hang) && !hang.is_told() && !has_begun {
+            attempt.take_stop_back(now);
+            taken_back.push(attempt.no);
+        }
+    }
+    for no in taken_back {
+        let text = "the stop is taken back: nothing shows a hang any more";
+        draft.say(Some(no), Word::Phase, text);
+    }
+}
+
+/// Whether a look made after `asked` still shows what the stop of a hang rests on.
+pub(super) fn shows_after(attempt: &Attempt, spec: &JobSpec, asked: BootTime) -> bool {
+    let AttemptState::Live { status: Status::Running, odd: None, hang, .. } = &attempt.state else {
+        return false;
+    };
+    let (Some(episode), Some(policy)) = (hang.episode, &spec.hang) else { return false };
+    let found = evidence(attempt, policy);
+    found.iter().any(|one| one.sign == episode.sign && one.until > asked)
 }
 
 /// When the next look at pods is due.
@@ -87,7 +123,9 @@ fn is_followed(draft: &Draft<'_>) -> bool {
         return false;
     };
     let gate = &draft.given.gate;
-    attempt.stop.is_none() && draft.next.result.is_none() && gate.verified && !gate.stopping
+    // While it is to stop for a hang, it may show life again.
+    let may_hang = matches!(attempt.stop, None | Some(StopWhy::Hang));
+    may_hang && draft.next.result.is_none() && gate.verified && !gate.stopping
 }
 
 fn parts_of<'d>(draft: &'d mut Draft<'_>, no: AttemptNo) -> Option<(&'d mut Hang, &'d mut Watch)> {
@@ -138,18 +176,27 @@ pub(super) fn on_watched(draft: &mut Draft<'_>, no: AttemptNo, look: &Look, take
     let (now, is_followed) = (draft.given.now.boot, is_followed(draft));
     let has_policy = draft.given.spec.hang.is_some();
     let Some((hang, watch)) = parts_of(draft, no) else { return };
-    let confirm = std::mem::take(&mut hang.confirm);
+    let mut confirm = std::mem::take(&mut hang.confirm);
     if !is_followed || !has_policy {
         return;
     }
+    if confirm == Confirm::UnderWay {
+        // It was asked for before there was a sign.
+        hang.confirm = Confirm::Asked;
+        confirm = Confirm::No;
+        if watch.ask_now() {
+            draft.effects.push(Effect::Watch(no));
+        }
+    }
+    let Some((hang, watch)) = parts_of(draft, no) else { return };
     let saved = watch.saved().filter(|_| taken && watch.is_clear());
     if saved.is_some_and(|at| hang.note_saved(at, now)) {
         let all = [Sign::LogSilence, Sign::PodsLost, Sign::NoCheckpoint];
         end_episode(draft, no, &all, "there is a new whole checkpoint");
     }
     match (confirm, look) {
-        (Confirm::No, Look::CouldNotLook { .. }) => {}
-        (Confirm::No, Look::Done(_)) => act(draft, no),
+        (Confirm::No | Confirm::UnderWay, Look::CouldNotLook { .. }) => {}
+        (Confirm::No | Confirm::UnderWay, Look::Done(_)) => act(draft, no),
         (Confirm::Asked, Look::CouldNotLook { why, .. }) => cannot_see(draft, no, why),
         (Confirm::Asked, Look::Done(findings)) if !findings.ambiguous.is_empty() => {
             cannot_see(draft, no, "checkpoints of several runs lie under its prefix");
@@ -175,6 +222,9 @@ fn enough(draft: &Draft<'_>, no: AttemptNo) -> Option<Evidence> {
 fn act(draft: &mut Draft<'_>, no: AttemptNo) {
     let (Some(policy), Some(found)) = (&draft.given.spec.hang, enough(draft, no)) else { return };
     let now = draft.given.now.boot;
+    if draft.next.open.iter().any(|attempt| attempt.stop.is_some()) {
+        return;
+    }
     let Some((hang, _)) = parts_of(draft, no) else { return };
     let Some(next) = policy.then.get(hang.acts_done()) else { return };
     match next {
@@ -189,15 +239,15 @@ fn act(draft: &mut Draft<'_>, no: AttemptNo) {
             }
         }
         HangAct::Restart => {
-            if hang.confirm == Confirm::Asked || is_held(draft) {
+            if hang.confirm != Confirm::No || is_held(draft) {
                 return;
             }
             if draft.given.spec.checkpoint.is_none() {
                 return stop(draft, no, &found);
             }
             let Some((hang, watch)) = parts_of(draft, no) else { return };
-            hang.confirm = Confirm::Asked;
-            if watch.ask_now() {
+            hang.confirm = if watch.ask_now() { Confirm::Asked } else { Confirm::UnderWay };
+            if hang.confirm == Confirm::Asked {
                 draft.effects.push(Effect::Watch(no));
             }
         }
@@ -208,7 +258,10 @@ fn act(draft: &mut Draft<'_>, no: AttemptNo) {
 fn is_held(draft: &Draft<'_>) -> bool {
     let job = &draft.next;
     let [attempt] = &job.open[..] else { return true };
-    job.wanted != Wanted::Run || job.block.is_some() || resubmission_is_held(draft, &attempt.start)
+    attempt.stop.is_some()
+        || job.wanted != Wanted::Run
+        || job.block.is_some()
+        || resubmission_is_held(draft, &attempt.start)
 }
 
 /// The bucket was looked into for a stop.
@@ -239,7 +292,7 @@ fn stop(draft: &mut Draft<'_>, no: AttemptNo, found: &Evidence) {
     let text =
         format!("stop: it hangs: {}; once it is seen ended it is submitted again", hang.told());
     draft.say_with(Some(no), Word::StopAsked, text, data(found));
-    ask_stops(draft);
+    stops::ask(draft);
 }
 
 /// The same for scripts.

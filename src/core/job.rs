@@ -4,6 +4,7 @@ use super::hang::Hang;
 use super::offer::Offer;
 use super::overlap::{Overlap, Span};
 use super::runs::Runs;
+use super::stops::Asked;
 use super::suspects::Suspicion;
 use super::terms::{ResumeTerms, Terms};
 use super::tracker::LATE_WRITE;
@@ -148,6 +149,9 @@ pub struct Attempt {
     pub state: AttemptState,
     /// A stop that was asked for. Not an end.
     pub stop: Option<StopWhy>,
+    /// What is known of its StopJobs.
+    #[serde(default, skip_serializing_if = "Asked::is_untouched")]
+    pub asked: Asked,
     /// What it was sent under; `None` in a record of a program that did not keep it.
     #[serde(default)]
     pub terms: Option<Terms>,
@@ -316,6 +320,11 @@ impl Attempt {
     /// Whether it was asked to stop for a wait that may be over by now.
     pub fn stops_for_a_wait(&self) -> bool {
         self.stop.is_some_and(StopWhy::is_for_a_wait)
+    }
+
+    /// Whether it was asked to stop for what was seen of it, which may be over by now.
+    pub fn stops_for_what_is_seen(&self) -> bool {
+        self.stops_for_a_wait() || self.stop == Some(StopWhy::Hang)
     }
 
     /// The placement that it was sent as.

@@ -37,6 +37,7 @@ pub mod scan;
 pub mod seen;
 mod sighting;
 pub mod step;
+pub mod stops;
 pub mod submit;
 pub mod suspects;
 pub mod terms;

@@ -204,7 +204,8 @@ fn count_end(draft: &mut Draft<'_>, ended: &EndedAttempt) -> bool {
 
 /// Whether an attempt was stopped because it hung.
 fn hung(ended: &EndedAttempt) -> bool {
-    ended.attempt.stop == Some(StopWhy::Hang) && ended.verdict.cause == Cause::StoppedByUs
+    ended.attempt.was_to_stop(Some(ended.ended)) == Some(StopWhy::Hang)
+        && ended.verdict.cause == Cause::StoppedByUs
 }
 
 /// Whether an exit 0 is too early to be believed. Where no checkpoint can tell, it never is.

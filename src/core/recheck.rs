@@ -12,7 +12,8 @@ use super::event::Word;
 use super::job::{Attempt, AttemptState, Job, Recheck, Recovery, Start, StopWhy, Wanted, kept};
 use super::pass_over::cannot_load;
 use super::retry;
-use super::step::{Draft, Effect, ask_stops};
+use super::step::{Draft, Effect};
+use super::stops;
 use super::submit::may_submit;
 use crate::model::checkpoint::{Findings, Look, ResumePoint};
 use crate::model::cloud::Status;
@@ -219,5 +220,5 @@ fn stop(draft: &mut Draft<'_>, point: &ResumePoint) {
             "newest": { "path": point.path, "step": point.step },
         }),
     );
-    ask_stops(draft);
+    stops::ask(draft);
 }

@@ -12,7 +12,8 @@ use super::retry;
 use super::runs::{self, Ran};
 use super::scan::block;
 use super::sighting::note_copy;
-use super::step::{Draft, Effect, Impossible, Pass, ask_stops};
+use super::step::{Draft, Effect, Impossible, Pass};
+use super::stops;
 use super::terms;
 use super::verdict::{self, Cause, LogEnd, Told, Verdict};
 use super::waiting::{self, Wait};
@@ -144,7 +145,7 @@ pub(super) fn go_live(draft: &mut Draft<'_>, at: usize, id: CloudId, status: Sta
         hang: Hang::default(),
         wait: Wait::begun(draft.given.now.wall),
     };
-    ask_stops(draft);
+    stops::ask(draft);
 }
 
 /// An answer about an attempt that is open.
@@ -263,8 +264,9 @@ fn on_end(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     draft.next.tally.count(ended.verdict.cause, 1);
     draft.next.progress.ran += ran;
     draft.next.progress.ran_since += ran;
-    // What it may have saved is never started over.
-    draft.next.progress.zero_asked &= ended.verdict.cause == Cause::NeverStarted;
+    // What it may have saved is never started over; one that never ran saved nothing.
+    let never_ran = ended.verdict.cause == Cause::NeverStarted || !ended.verdict.look.ran;
+    draft.next.progress.zero_asked &= never_ran;
     draft.ended.push(ended.clone());
     overlap::note_end(draft, &ended, began);
     let succeeded = ended.verdict.cause == Cause::Succeeded;
@@ -380,23 +382,7 @@ pub(super) fn on_swept(draft: &mut Draft<'_>, pass: &Pass) {
         drop_uncreated(draft, at, why);
     }
     waiting::on_swept(draft, pass);
-    // A stop that was asked for and did not begin is asked for again.
-    let again: Vec<Effect> = draft
-        .next
-        .open
-        .iter()
-        .filter(|attempt| attempt.stop.is_some() && attempt.place == pass.place)
-        .filter(|attempt| !attempt.stops_for_a_wait() || waiting::is_waiting(attempt))
-        .filter_map(|attempt| match &attempt.state {
-            AttemptState::Live { id, status, .. } if *status != Status::Stopping => {
-                Some(Effect::Stop { no: attempt.no, id: id.clone() })
-            }
-            AttemptState::Live { .. } | AttemptState::Intended | AttemptState::Unknown { .. } => {
-                None
-            }
-        })
-        .collect();
-    draft.effects.extend(again);
+    stops::ask_again(draft, pass);
 }
 
 /// Logs come after the verdict that was enough to act on; they may explain what it could not.

@@ -11,6 +11,7 @@ use super::job::{Attempt, AttemptState, Start, StopWhy, Wanted, kept};
 use super::overlap::{self, Span};
 use super::seen::{go_live, on_seen_open};
 use super::step::{Draft, Effect, EndedRef, Past};
+use super::stops::Asked;
 use super::terms::Terms;
 use super::verdict::Cause;
 use crate::model::checkpoint::{Pin, Position, ResumePoint, Tracker};
@@ -237,10 +238,12 @@ pub(super) fn adopt(
         target: spec.target.clone(),
         place: sighting.place.clone(),
         start,
-        bid: draft.next.offer.bid(spec),
+        // Nobody knows what it was sent with.
+        bid: None,
         intended: cloud.created.unwrap_or(draft.given.now.wall),
         state: AttemptState::Intended,
         stop: stop.or(cancelled.then_some(StopWhy::Cancel)),
+        asked: Asked::default(),
         terms: Some(Terms::found(spec, draft.given.gate.acceptance)),
     });
     let at = draft.next.open.len() - 1;

@@ -5,10 +5,13 @@ use super::job::{
     Attempt, AttemptState, BlockKind, EndedAttempt, Job, Missing, Outcome, OutcomeKind, Recheck,
     Recovery, Source, Start, Wanted, kept,
 };
+use super::stops::Asked;
 use super::submit::{Gate, may_submit};
 use super::terms::Terms;
 use super::verdict::{Cause, LogEnd};
-use super::{acts, adopt, hang, lost, recheck, scan, seen, sighting, tracker, waiting, watch};
+use super::{
+    acts, adopt, hang, lost, recheck, scan, seen, sighting, stops, tracker, waiting, watch,
+};
 use crate::model::checkpoint::{Look, ResumeFrom, TrackerRewrite, TrackerWrite};
 use crate::model::cloud::{CloudJob, Pod, SendOutcome};
 use crate::model::hang::PodsLook;
@@ -396,8 +399,8 @@ fn on_started(draft: &mut Draft<'_>) {
         | Recovery::Repairing { .. }
         | Recovery::NotRepaired { .. } => Recovery::look(),
     };
-    // What waited may run by now: it is looked at first, and asked to stop after the next pass.
-    ask_stops_of(draft, |attempt| attempt.stop.is_some() && !attempt.stops_for_a_wait());
+    // What waited may run by now, and what hung may go on: it is looked at first.
+    stops::on_started(draft);
 }
 
 fn on_spec(draft: &mut Draft<'_>, digest: Digest) {
@@ -426,18 +429,6 @@ fn on_file(draft: &mut Draft<'_>, source: Source) {
         Source::Unmanaged => "the job file is gone; the job goes on under its last accepted spec",
     };
     draft.say(None, Word::SpecChanged, text);
-}
-
-/// Asks for every stop that is wanted and can be addressed. Harmless twice.
-pub(super) fn ask_stops(draft: &mut Draft<'_>) {
-    ask_stops_of(draft, |attempt| attempt.stop.is_some());
-}
-
-fn ask_stops_of(draft: &mut Draft<'_>, is_wanted: impl Fn(&Attempt) -> bool) {
-    let stops = draft.next.open.iter().filter(|attempt| is_wanted(attempt)).filter_map(|attempt| {
-        attempt.id().map(|id| Effect::Stop { no: attempt.no, id: id.clone() })
-    });
-    draft.effects.extend(stops);
 }
 
 /// Does what is due by itself.
@@ -548,6 +539,7 @@ fn intend(draft: &mut Draft<'_>) {
         intended: draft.given.now.wall,
         state: AttemptState::Intended,
         stop: None,
+        asked: Asked::default(),
         terms: Some(terms),
     });
     draft.next.recovery = Recovery::look();

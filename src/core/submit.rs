@@ -201,11 +201,12 @@ pub fn may_submit(job: &Job, given: &Given<'_>) -> Result<(), Vec<Hold>> {
     if let Some(why) = &gate.other_writer {
         holds.push(Hold::OtherWriter(why.clone()));
     }
-    if let Some(key) = &gate.lease {
-        holds.push(Hold::Lease(key.clone()));
-    }
-    if !gate.slot {
-        holds.push(Hold::MaxParallel);
+    // Its own open attempt writes there and has its place: these are asked once that has ended.
+    if job.open.is_empty() {
+        holds.extend(gate.lease.iter().cloned().map(Hold::Lease));
+        if !gate.slot {
+            holds.push(Hold::MaxParallel);
+        }
     }
     if gate.stopping {
         holds.push(Hold::Stopping);

@@ -254,7 +254,7 @@ fn stopped_cause(
     ran: Ran,
     limit: Option<Duration>,
 ) -> (Cause, &'static str) {
-    if attempt.stop.is_some() {
+    if attempt.was_to_stop(cloud.finished).is_some() {
         (Cause::StoppedByUs, "stop-was-asked")
     } else if PERSON_CODES.contains(&cloud.reason_code.as_str()) {
         (Cause::StoppedByPerson, "person-code")

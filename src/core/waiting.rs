@@ -3,8 +3,8 @@
 //! What always holds: an attempt is stopped only in the step that takes a whole answer which shows it
 //! waiting; never by a timer, never for what an older look said. It is stopped only where the gate
 //! would let the next attempt through, and what follows is decided durably with the stop: whoever
-//! comes back after a crash finds the new bid or placement on record. StopJob is repeated only while
-//! it waits; one that came to run all the same is left to. The bid is raised at most once
+//! comes back after a crash finds the new bid or placement on record. StopJob is repeated only behind
+//! an answer of the same pass that shows it waiting; one that came to run all the same is left to. The bid is raised at most once
 //! in [`RAISE_PAUSE`], and never above the job file's most.
 //!
 //! What it must not do: submit. The stopped attempt is waited for as any other, and its end counts
@@ -17,7 +17,8 @@ use super::job::{
 };
 use super::offer::Offer;
 use super::permanent;
-use super::step::{Draft, Pass, ask_stops};
+use super::step::{Draft, Pass};
+use super::stops;
 use super::submit::may_submit;
 use super::verdict::Cause;
 use crate::model::cloud::{CloudJob, Status};
@@ -30,8 +31,6 @@ use std::time::Duration;
 
 /// Time between two raises of a job's bid: each gives up a place in the queue.
 pub const RAISE_PAUSE: Duration = Duration::from_secs(15 * 60);
-/// How long a stop may take. One that runs for longer was not stopped.
-const STOP_TAKES: Duration = Duration::from_secs(10 * 60);
 /// Bytes of the reason why it can never run that are kept.
 const NEVER_LIMIT_BYTES: usize = 160;
 
@@ -258,6 +257,9 @@ fn higher_bid(job: &Job, spec: &JobSpec, attempt: &Attempt) -> Option<Bid> {
 /// From when on a whole answer about the open attempt is wanted, be it as unchanged as ever: without
 /// one nothing is done.
 pub fn look_at(job: &Job, spec: &JobSpec) -> Option<WallTime> {
+    if stops::wants_whole(job) {
+        return Some(WallTime(0));
+    }
     match &job.open[..] {
         // A record of a program that did not follow waits: it begins with the next answer.
         [attempt @ Attempt { state: AttemptState::Live { wait, .. }, .. }]
@@ -279,7 +281,12 @@ pub fn counted_from(job: &Job, attempt: &Attempt) -> Option<WallTime> {
 /// Takes what an answer shows of the wait of an open attempt, and does what is due.
 pub(super) fn on_shown(draft: &mut Draft<'_>, at: usize, cloud: &CloudJob) {
     let now = draft.given.now.wall;
-    let AttemptState::Live { wait, .. } = &mut draft.next.open[at].state else { return };
+    let attempt = &mut draft.next.open[at];
+    if attempt.stops_for_a_wait() && cloud.whole {
+        let waits = matches!(says(&cloud.status), Says::Waits(_));
+        attempt.asked.note_waits(waits, draft.given.now.boot);
+    }
+    let AttemptState::Live { wait, .. } = &mut attempt.state else { return };
     wait.follow(&cloud.status, now);
     // The clock was ahead when it was raised.
     draft.next.offer.raised_at = draft.next.offer.raised_at.map(|raised| raised.min(now));
@@ -392,20 +399,20 @@ fn carry_out(draft: &mut Draft<'_>, due: Due, (phase, waited): (WaitPhase, Durat
         "bid": offer.raised.map(|bid| bid.to_string()), "placement": offer.placement,
     });
     draft.say_with(Some(no), Word::StopAsked, text, data);
-    ask_stops(draft);
+    stops::ask(draft);
 }
 
 /// Takes a stop back where it came to nothing: the attempt runs after all, and is better left to.
 pub(super) fn on_swept(draft: &mut Draft<'_>, pass: &Pass) {
-    let now = draft.given.now.wall;
+    let now = draft.given.now;
     let mut gone_on = Vec::new();
-    for attempt in draft.next.open.iter_mut().filter(|a| a.place == pass.place) {
-        if let AttemptState::Live { status: Status::Running, odd: None, running, .. } =
-            &attempt.state
+    let here = draft.next.open.iter_mut().filter(|a| pass.complete && a.place == pass.place);
+    for attempt in here {
+        if let AttemptState::Live { status: Status::Running, odd: None, .. } = &attempt.state
             && attempt.stops_for_a_wait()
-            && running.is_some_and(|since| now.since(since) >= STOP_TAKES)
+            && attempt.asked.is_without_effect(now.boot)
         {
-            attempt.stop = None;
+            attempt.take_stop_back(now.wall);
             gone_on.push(attempt.no);
         }
     }

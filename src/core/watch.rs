@@ -9,7 +9,7 @@
 //! or a restart.
 
 use super::event::Word;
-use super::job::{Attempt, AttemptState, Job, Missing, kept};
+use super::job::{Attempt, AttemptState, Job, Missing, StopWhy, kept};
 use super::progress;
 use super::step::{Draft, Effect};
 use crate::model::checkpoint::{Findings, Look, Position, ResumePoint};
@@ -342,7 +342,8 @@ fn is_watched(draft: &Draft<'_>) -> bool {
     let gate = &draft.given.gate;
     draft.given.spec.checkpoint.is_some()
         && attempt.spec == draft.next.spec
-        && attempt.stop.is_none()
+        // What a stop for a hang rests on is still looked at.
+        && matches!(attempt.stop, None | Some(StopWhy::Hang))
         && draft.next.result.is_none()
         && gate.verified
         && !gate.stopping

@@ -338,6 +338,7 @@ impl Driver {
             intended: self.clock.now().wall,
             state: AttemptState::Intended,
             stop: None,
+            asked: crate::core::stops::Asked::default(),
         };
         let body = body::build(&self.book.owner, &job.key, &attempt, &spec)
             .map_err(|error| Refusal::NotNow(super::driver::chain(&error)))?;

@@ -293,7 +293,11 @@ impl Book {
         // Without checkpoints an intent may be written in the very step that sees the last attempt
         // ended or absent, or that takes a person's `retry`; else a look comes between.
         // What a person adopts, too, may follow a result.
-        let may_follow = job.open.is_empty() || spec.checkpoint.is_none();
+        // Nor is an attempt stopped for the next one's sake where that would be held.
+        let may_be_stopped = !spec.waiting.is_none()
+            || spec.hang.is_some()
+            || job.open.iter().any(|attempt| attempt.restarts() > 0);
+        let may_follow = job.open.is_empty() || spec.checkpoint.is_none() || may_be_stopped;
         Gate {
             acceptance,
             verified: state.verified() && !self.adopting.contains(&job.key),
@@ -479,6 +483,7 @@ mod tests {
             intended: WallTime(0),
             state: AttemptState::Intended,
             stop: None,
+            asked: crate::core::stops::Asked::default(),
             terms: acceptance.map(|acceptance| Terms {
                 acceptance,
                 time_limit: None,

@@ -350,6 +350,7 @@ mod tests {
                 wait: crate::core::waiting::Wait::default(),
             },
             stop: None,
+            asked: crate::core::stops::Asked::default(),
             terms: None,
         });
         job

@@ -62,6 +62,7 @@ fn watched(folder: &std::path::Path) -> (Effects, mpsc::Receiver<Message>, Book,
         intended: WallTime(0),
         state: AttemptState::Intended,
         stop: None,
+        asked: crate::core::stops::Asked::default(),
         terms: None,
     });
     let started = effects.clock.now();

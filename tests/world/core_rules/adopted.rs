@@ -9,6 +9,8 @@ use spotkeeper::core::step::{Act, Effect, Input};
 use spotkeeper::core::verdict::Cause;
 use spotkeeper::model::cloud::{CloudJob, Pod, SendOutcome, Stamp, Status};
 use spotkeeper::model::ids::{JobKey, JobName, Mark, Owner};
+use spotkeeper::model::money::Money;
+use spotkeeper::model::spec::Bid;
 
 /// One that a person made by hand: it carries nothing of ours.
 fn by_hand(desk: &Desk, status: Status) -> CloudJob {
@@ -88,9 +90,13 @@ fn whatever_is_over_or_waits_goes_on_with_the_one_that_is_adopted() {
     blocked.end(MINUTE, as_in("failed_exit137")).look(ambiguous);
     let mut new = Desk::new();
     for desk in [&mut cancelled, &mut succeeded, &mut backoff, &mut blocked, &mut new] {
+        desk.spec.spot = Some(Bid::Discount(Money::parse("0.4").expect("a bid")));
+    }
+    for desk in [&mut cancelled, &mut succeeded, &mut backoff, &mut blocked, &mut new] {
         let hand = by_hand(desk, Status::Running);
         adopt(desk, &hand, None);
         assert_eq!((desk.phase(), desk.result()), (Phase::Running, None));
+        assert_eq!(desk.job.open[0].bid, None, "nobody knows what it was sent with");
         desk.act(Act::Cancel);
         assert_eq!(desk.stops(), 1, "it is stopped as any other");
     }

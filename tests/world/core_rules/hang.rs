@@ -69,6 +69,14 @@ fn stays(desk: &mut Desk, end: &[u64], time: Duration) {
 
 /// The look into the bucket that a stop waits for.
 fn bucket(desk: &mut Desk, look: Look) {
+    answered(desk, look.clone());
+    // Where one was under way before the sign, another one follows it.
+    if watches(desk) {
+        answered(desk, look);
+    }
+}
+
+fn answered(desk: &mut Desk, look: Look) {
     desk.feed(Input::Watched { no: no(desk), look });
 }
 
@@ -171,12 +179,123 @@ fn what_cannot_be_read_says_nothing() {
 }
 
 #[test]
-fn a_job_that_never_printed_a_line_is_silent() {
+fn a_log_of_which_no_line_was_ever_seen_says_nothing() {
+    let lost = |tails: &[u64]| PodsSeen {
+        all: 2,
+        lost: vec!["dlc1-worker-1".to_owned()],
+        ..self::tails(tails)
+    };
+    for seen in [tails(&[]), lost(&[])] {
+        let mut desk = silent(BOTH);
+        for _ in 0..60 {
+            shown(&mut desk, seen.clone());
+        }
+        let told = (desk.count(Word::Alarm), desk.stops(), desk.count(Word::Held));
+        assert_eq!(told, (0, 0, 1), "the log service may be off");
+        let fault = desk.job.open[0].hang().expect("a hang").fault();
+        assert!(fault.contains("no log line of this run"), "{fault}");
+    }
+    // From its first line on it may be silent.
     let mut desk = silent(BOTH);
-    hangs(&mut desk, &[], whole(&[100]));
+    shown(&mut desk, tails(&[]));
+    hangs(&mut desk, &[7], whole(&[100]));
     assert_eq!(desk.stops(), 1);
-    let text = &desk.told.last().expect("a stop").text;
-    assert!(text.contains("no log line at all for 3"), "{text}");
+    // A record of a program that took an empty one for a silent one.
+    let mut desk = silent(BOTH);
+    stays(&mut desk, &[7], 30 * MINUTE);
+    let mut record = serde_json::to_value(&desk.job).expect("a record");
+    record["open"][0]["state"]["Live"]["hang"]["logs"]["tails"] = serde_json::json!([]);
+    desk.job = serde_json::from_value(record).expect("an earlier record");
+    shown(&mut desk, tails(&[]));
+    assert!(!watches(&desk) && desk.stops() == 0);
+}
+
+/// A stop of a hang is on record, and the process that decided it is gone.
+fn stop_of_an_earlier_process() -> Desk {
+    let mut desk = silent(BOTH);
+    hangs(&mut desk, &[7], whole(&[100]));
+    desk.effects.clear();
+    desk.wait(2 * HOUR).feed(Input::Started);
+    assert_eq!((desk.stops(), desk.job.open[0].stop), (0, Some(StopWhy::Hang)));
+    assert_eq!(desk.pass(true).stops(), 0, "nobody has looked");
+    desk
+}
+
+#[test]
+fn a_new_process_asks_again_only_behind_a_look_that_shows_the_hang() {
+    let mut desk = stop_of_an_earlier_process();
+    shown(&mut desk, tails(&[7]));
+    assert_eq!(desk.pass(true).stops(), 1);
+    assert_eq!(desk.pass(true).stops(), 0, "once a look");
+    comes_out(&mut desk, PodsLook::CouldNotLook { why: "503".to_owned() });
+    assert_eq!(desk.pass(true).stops(), 0, "it says nothing");
+    shown(&mut desk, tails(&[7]));
+    assert_eq!(desk.pass(true).stops(), 1);
+    stopped(&mut desk);
+    desk.look(whole(&[100]));
+    assert_eq!(desk.job.progress.hangs, 1);
+    // A cancel needs no such look.
+    let mut desk = stop_of_an_earlier_process();
+    desk.act(Act::Cancel);
+    assert_eq!((desk.stops(), desk.job.open[0].stop), (1, Some(StopWhy::Cancel)));
+    assert_eq!(desk.feed(Input::Started).stops(), 1);
+}
+
+#[test]
+fn a_stop_is_taken_back_where_the_job_shows_life_again_and_stays_ours() {
+    let alive: [fn(&mut Desk); 4] = [
+        |desk| shown(desk, tails(&[8])),
+        |desk| {
+            while !watches(desk) {
+                desk.wait_out();
+            }
+            let at = desk.now.wall;
+            bucket(desk, Look::Done(written(&[200, 100], at)));
+        },
+        |desk| {
+            restart(desk, 1);
+        },
+        |desk| {
+            desk.spec.hang = None;
+            desk.feed(Input::Tick);
+        },
+    ];
+    for (number, show_life) in alive.into_iter().enumerate() {
+        let mut desk = stop_of_an_earlier_process();
+        show_life(&mut desk);
+        assert_eq!((desk.job.open[0].stop, desk.stops()), (None, 0), "{number}");
+        assert_ne!(desk.phase(), Phase::Stopping);
+        assert_eq!(desk.pass(true).stops(), 0);
+        // It was sent all the same, and takes effect late.
+        desk.end(MINUTE, |cloud| cloud.status = Status::Stopped);
+        assert_eq!((desk.causes[0], desk.block()), (Cause::StoppedByUs, None), "{number}");
+        desk.look(whole(&[100]));
+        assert_eq!(desk.result(), None);
+    }
+    // Its last words while it is being stopped are no life.
+    let mut desk = silent(BOTH);
+    hangs(&mut desk, &[7], whole(&[100]));
+    let cloud = desk.cloud(Status::Stopping);
+    desk.see(cloud);
+    desk.feed(Input::PodsLooked { no: no(&desk), look: PodsLook::Done(tails(&[9])) });
+    desk.wait(HOUR);
+    stopped(&mut desk);
+}
+
+#[test]
+fn a_look_that_was_under_way_before_the_sign_does_not_confirm_it() {
+    let mut desk = silent(BOTH);
+    stays(&mut desk, &[7], 30 * MINUTE);
+    // The first look of the run was asked for long ago, and its answer is slow.
+    shown(&mut desk, tails(&[7]));
+    assert!(!watches(&desk), "one is under way");
+    answered(&mut desk, Look::Done(whole(&[100])));
+    assert_eq!((desk.stops(), watches(&desk)), (0, true), "once more");
+    answered(&mut desk, Look::Done(torn_above(whole(&[100]), 200, 1)));
+    assert_eq!(desk.stops(), 0, "a save began in between");
+    shown(&mut desk, tails(&[7]));
+    bucket(&mut desk, Look::Done(whole(&[100])));
+    assert_eq!(desk.stops(), 1);
 }
 
 #[test]
@@ -278,16 +397,23 @@ fn a_person_and_the_gate_come_before_a_restart() {
     bucket(&mut desk, Look::Done(whole(&[100])));
     assert_eq!(desk.count(Word::StopAsked), 0, "paused while the bucket was looked into");
     desk.act(Act::Resume);
-    desk.gate.place = None;
-    shown(&mut desk, tails(&[7]));
-    assert!(!watches(&desk), "nothing would follow");
-    desk.gate = super::desk::gate();
+    let key = desk.job.key.clone();
+    let holds: [&dyn Fn(&mut Desk); 3] =
+        [&|desk| desk.gate.place = None, &|desk| desk.gate.slot = false, &|desk| {
+            desk.gate.lease = Some(key.clone())
+        }];
+    for hold in holds {
+        hold(&mut desk);
+        shown(&mut desk, tails(&[7]));
+        assert!(!watches(&desk), "nothing would follow");
+        desk.gate = super::desk::gate();
+    }
     shown(&mut desk, tails(&[7]));
     bucket(&mut desk, Look::Done(whole(&[100])));
     assert_eq!(desk.job.open[0].stop, Some(StopWhy::Hang));
     // A cancel while the stop is under way stays a cancel.
     desk.act(Act::Cancel);
-    stopped(&mut desk);
+    desk.end(MINUTE, |cloud| cloud.status = Status::Stopped);
     assert_eq!(desk.result(), Some(OutcomeKind::Cancelled));
 }
 

@@ -8,8 +8,9 @@ use spotkeeper::core::step::{Act, Input};
 use spotkeeper::core::submit::Hold;
 use spotkeeper::core::verdict::Cause;
 use spotkeeper::core::waiting::{Due, RAISE_PAUSE, look_at, outlook};
+use spotkeeper::model::checkpoint::ResumeFrom;
 use spotkeeper::model::cloud::{CloudJob, SendOutcome, Status};
-use spotkeeper::model::ids::{Digest, TargetName};
+use spotkeeper::model::ids::{Digest, JobKey, TargetName};
 use spotkeeper::model::money::Money;
 use spotkeeper::model::placement::{Machines, Placement};
 use spotkeeper::model::spec::Bid;
@@ -173,7 +174,7 @@ fn only_a_whole_answer_that_shows_it_waiting_stops_it() {
 #[test]
 fn what_holds_the_next_attempt_keeps_this_one_in_its_queue() {
     type Change = fn(&mut Desk);
-    let holds: [Change; 5] = [
+    let holds: [Change; 6] = [
         |desk| {
             desk.act(Act::Pause);
         },
@@ -181,6 +182,7 @@ fn what_holds_the_next_attempt_keeps_this_one_in_its_queue() {
         |desk| desk.gate.other_writer = Some("another".to_owned()),
         |desk| desk.gate.verified = false,
         |desk| desk.gate.slot = false,
+        |desk| desk.gate.lease = Some(JobKey { run: 2, ..desk.job.key.clone() }),
     ];
     for (number, hold) in holds.into_iter().enumerate() {
         let mut desk = queuing(&[Notify, RaiseBid]);
@@ -230,6 +232,7 @@ fn a_crash_between_stop_and_submission_keeps_both() {
     desk.effects.clear();
     desk.feed(Input::Started);
     assert_eq!((desk.stops(), desk.sends()), (0, false), "it may run by now");
+    show(&mut desk, Status::Queuing);
     desk.pass(true);
     assert_eq!(
         (desk.stops(), desk.sends()),
@@ -351,6 +354,99 @@ fn one_that_runs_although_it_was_to_stop_is_left_to_run() {
     assert_eq!((desk.stops(), stop_of(&desk)), (1, Some(StopWhy::Cancel)));
     desk.wait(HOUR).pass(true);
     assert_eq!(desk.stops(), 1);
+}
+
+#[test]
+fn a_stop_is_asked_for_again_only_behind_a_whole_answer_of_this_pass() {
+    for act in [RaiseBid, Fail] {
+        let mut desk = queuing(&[act]);
+        still_queuing(&mut desk, LIMIT);
+        // StopJob was not sent; the daemon was down, and the attempt runs by now.
+        desk.wait(2 * HOUR).feed(Input::Started);
+        let wanted = |desk: &Desk| look_at(&desk.job, &desk.spec) == Some(WallTime(0));
+        assert!(wanted(&desk), "a whole answer is wanted");
+        for complete in [false, true] {
+            desk.pass(complete);
+            assert_eq!(desk.stops(), 0, "nobody has looked");
+        }
+        show_with(&mut desk, Status::Queuing, |cloud| cloud.whole = false);
+        assert_eq!(desk.pass(true).stops(), 0, "a row may lag behind");
+        show(&mut desk, Status::Queuing);
+        assert_eq!(desk.pass(false).stops(), 0);
+        assert_eq!(desk.pass(true).stops(), 1);
+        // An answer is good for the pass that it came with.
+        desk.wait(MINUTE);
+        assert_eq!(desk.pass(true).stops(), 0);
+        show(&mut desk, Status::Running);
+        assert_eq!((desk.pass(true).stops(), wanted(&desk)), (0, false));
+    }
+    // A person's cancel needs no such thing.
+    let mut desk = queuing(&[RaiseBid]);
+    still_queuing(&mut desk, LIMIT);
+    desk.act(Act::Cancel).feed(Input::Started);
+    assert_eq!(desk.stops(), 1);
+    assert_eq!(desk.pass(false).stops(), 1);
+}
+
+#[test]
+fn a_stop_that_was_taken_back_and_takes_effect_late_is_ours() {
+    // Restarted in place, and waits for too long: it first ran a day ago.
+    let restarting = |desk: &mut Desk| {
+        show(desk, Status::Running);
+        desk.wait(24 * HOUR);
+        show(desk, Status::Restarting);
+        desk.wait(LIMIT);
+        show(desk, Status::Restarting);
+        assert_eq!(stop_of(desk), Some(StopWhy::Waited));
+        desk.wait(MINUTE);
+        show(desk, Status::Running);
+        desk.pass(true);
+        assert_eq!(stop_of(desk), Some(StopWhy::Waited), "StopJob was sent a minute ago");
+    };
+    for code in ["", "JobStoppedByUser"] {
+        let mut desk = queuing(&[RaiseBid]);
+        restarting(&mut desk);
+        // The wall clock does not count, nor does a pass that came to nothing.
+        desk.now.wall = desk.now.wall.plus(HOUR);
+        desk.pass(true).wait(10 * MINUTE).pass(false);
+        assert_eq!(stop_of(&desk), Some(StopWhy::Waited));
+        desk.pass(true);
+        assert_eq!((stop_of(&desk), desk.phase()), (None, Phase::Running));
+        desk.end(5 * MINUTE, |cloud| {
+            cloud.status = Status::Stopped;
+            cloud.reason_code = code.to_owned();
+        });
+        assert_eq!((desk.causes[0], desk.block()), (Cause::StoppedByUs, None), "{code}");
+        assert!(desk.sends());
+    }
+    // Days later it is a person's.
+    let mut desk = queuing(&[RaiseBid]);
+    restarting(&mut desk);
+    desk.wait(10 * MINUTE).pass(true);
+    desk.end(48 * HOUR, |cloud| {
+        cloud.status = Status::Stopped;
+        cloud.reason_code = "JobStoppedByUser".to_owned();
+    });
+    assert_eq!((desk.causes[0], desk.sends()), (Cause::StoppedByPerson, false));
+}
+
+#[test]
+fn a_start_at_zero_that_a_person_asked_for_outlives_an_attempt_that_never_ran() {
+    for act in [RaiseBid, Fail] {
+        let mut desk = Desk::new();
+        desk.spec.spot = Some(bid("0.4"));
+        desk.spec.waiting.queuing = Some(WaitLimit { after: LIMIT, then: vec![act] });
+        desk.act(Act::RetryFrom(ResumeFrom::Fresh)).submit(whole(&[100]));
+        accepted(&mut desk);
+        assert!(desk.job.progress.zero_asked);
+        still_queuing(&mut desk, LIMIT);
+        desk.end(MINUTE, |cloud| cloud.status = Status::Stopped);
+        assert!(desk.job.progress.zero_asked, "{act:?}");
+    }
+    let mut desk = Desk::new();
+    desk.act(Act::RetryFrom(ResumeFrom::Fresh)).submit(whole(&[100])).live();
+    desk.end(MINUTE, |cloud| cloud.status = Status::Stopped);
+    assert!(!desk.job.progress.zero_asked, "what it may have saved is not started over");
 }
 
 /// Two more placements: another spec with a bid of its own, and on-demand elsewhere.
