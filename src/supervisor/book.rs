@@ -446,9 +446,11 @@ mod tests {
     use crate::core::step::Pass;
     use crate::core::terms::{ResumeTerms, Terms};
     use crate::core::verdict::{Cause, EndLook, Told, Verdict};
-    use crate::model::checkpoint::TrackerRewrite;
+    use crate::model::checkpoint::{Location, Scheme, TrackerRewrite};
+    use crate::model::hang::HangPolicy;
     use crate::model::ids::JobName;
-    use crate::model::spec::{CredentialsRef, OnStopped, Retry};
+    use crate::model::spec::{CredentialsRef, FirstStart, OnStopped, Retry};
+    use crate::model::time::WallTime;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -711,6 +713,34 @@ mod tests {
         other.key.name = JobName::new("other").expect("a name");
         book.jobs.insert(other.key.clone(), other);
         assert!(!book.gate(&open, &spec, &BTreeMap::new()).slot);
+        // Nor is one with checkpoints stopped for the next one's sake where that would be held.
+        let mut spec = JobSpec { checkpoint: Some(checkpoint()), ..spec };
+        assert!(book.gate(&open, &spec, &BTreeMap::new()).slot, "nothing stops it by itself");
+        spec.hang = Some(HangPolicy { log_silence: None, no_checkpoint: None, then: Vec::new() });
+        assert!(!book.gate(&open, &spec, &BTreeMap::new()).slot);
+    }
+
+    fn checkpoint() -> CheckpointSpec {
+        CheckpointSpec {
+            location: Location {
+                scheme: Scheme::Oss,
+                bucket: "bucket".to_owned(),
+                prefix: "run".to_owned(),
+            },
+            mount: "/mnt/run".to_owned(),
+            format: "custom".to_owned(),
+            custom: None,
+            resume: None,
+            resume_command: None,
+            first_start: FirstStart::Resume,
+            expect_within: MINUTE,
+            settle: MINUTE,
+            settle_interval: MINUTE,
+            ranks: None,
+            fence: false,
+            repair_tracker: false,
+            parts: Vec::new(),
+        }
     }
 
     #[test]
