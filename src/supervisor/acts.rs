@@ -28,13 +28,30 @@ impl Driver {
             ActVerb::RetryFrom(from) => Act::RetryFrom(from),
             ActVerb::Forget => return self.forget(names).await,
         };
-        let mut keys: Vec<JobKey> = if names.is_empty() {
-            self.book.jobs.values().filter(|j| !j.is_over()).map(|j| j.key.clone()).collect()
+        let keys: Vec<JobKey> = if names.is_empty() {
+            self.all_that_may_go_on()
         } else {
             let found: Result<_, _> =
                 names.iter().map(|name| self.find(name).map(|job| job.key.clone())).collect();
             found?
         };
+        self.act_on(keys, verb, act).await
+    }
+
+    /// The jobs that are not over, or are about to go on with one that is adopted.
+    pub(super) fn all_that_may_go_on(&self) -> Vec<JobKey> {
+        let jobs = self.book.jobs.values();
+        let jobs = jobs.filter(|job| !job.is_over() || self.book.adopting.contains(&job.key));
+        jobs.map(|job| job.key.clone()).collect()
+    }
+
+    /// Does it to these.
+    async fn act_on(
+        &mut self,
+        mut keys: Vec<JobKey>,
+        verb: ActVerb,
+        act: Act,
+    ) -> Result<Vec<ActReport>, Refusal> {
         // Each once, in the order of the names.
         let mut seen = BTreeSet::new();
         keys.retain(|key| seen.insert(key.clone()));
@@ -45,10 +62,18 @@ impl Driver {
                 return Err(Refusal::NotNow(why));
             }
         }
+        let ends_adoptions = matches!(act, Act::Cancel | Act::Pause);
+        if ends_adoptions {
+            keys.iter().try_for_each(|key| self.unwrite_adoption(key))?;
+        }
         for key in &keys {
             self.push(Work::Input(key.clone(), Input::Operator(act)));
         }
         self.durably().await?;
+        if ends_adoptions {
+            // Not sooner: until then it is what keeps the job from being submitted.
+            keys.iter().for_each(|key| self.book.adopting.end(key));
+        }
         Ok(keys.iter().filter_map(|key| self.act_report(key, verb)).collect())
     }
 
@@ -59,7 +84,7 @@ impl Driver {
         let mut whys = Vec::new();
         for name in names {
             let row = self.row(self.find(name)?);
-            let adopting = self.book.adopting.iter().any(|key| key.name.as_str() == name);
+            let adopting = self.book.adopting.keys().any(|key| key.name.as_str() == name);
             let adopting = adopting.then(|| format!("an adoption for `{name}` is under way"));
             whys.extend(self.book.cannot_forget(name, now).or(adopting));
             rows.push(row);

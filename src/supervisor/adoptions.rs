@@ -33,8 +33,10 @@ use tokio::sync::oneshot;
 const PATIENCE: Duration = Duration::from_secs(45);
 /// Time between two looks.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// The same where nobody waits for the answer.
+/// The same where nobody waits for the answer; sooner after a pass, which may be what it waited for.
 const LOOK_AGAIN_LATER: Duration = Duration::from_secs(15);
+/// How long one that is written down is tried before it is given up with an alarm.
+const WRITTEN_PATIENCE: Duration = Duration::from_hours(1);
 
 /// Who asked.
 #[derive(Debug)]
@@ -52,6 +54,8 @@ pub(super) struct Adoption {
     id: CloudId,
     asker: Asker,
     began: BootTime,
+    /// Which one of those that wait.
+    number: u64,
 }
 
 /// What looking it up brought.
@@ -72,9 +76,13 @@ impl Driver {
             Ok(key) => key,
             Err(refusal) => return self.refuse_adoption(id, name, asker, refusal),
         };
-        self.book.adopting.insert(key.clone());
+        let file = match &asker {
+            Asker::Person(_) => None,
+            Asker::Written(file) => Some(file.clone()),
+        };
+        let number = self.book.adopting.begin(key.clone(), file);
         let began = self.clock.now().boot;
-        self.look_up(Adoption { key, id: id.clone(), asker, began }, Duration::ZERO);
+        self.look_up(Adoption { key, id: id.clone(), asker, began, number }, Duration::ZERO);
     }
 
     /// The job, if nothing that is on record speaks against it.
@@ -121,9 +129,11 @@ impl Driver {
         places.sort_by_key(|(name, _)| Some(name) != target.as_ref());
         let has_target = places.first().is_some_and(|(name, _)| Some(name) == target.as_ref());
         let effects = self.effects.clone();
+        let is_written = matches!(adoption.asker, Asker::Written(_));
         self.spawn(Box::pin(async move {
             tokio::select! {
                 () = effects.stopped() => return,
+                () = effects.passed.notified(), if is_written && !delay.is_zero() => {}
                 () = tokio::time::sleep(delay) => {}
             }
             let found = match target {
@@ -139,12 +149,6 @@ impl Driver {
 
     /// What was looked up decides, once the cloud was compared with the store.
     pub(super) async fn take_found(&mut self, adoption: Adoption, found: Found) {
-        let patience = match adoption.asker {
-            Asker::Person(_) => Some(PATIENCE),
-            Asker::Written(_) => None,
-        };
-        let waited = self.clock.now().boot.since(adoption.began);
-        let may_wait = patience.is_none_or(|patience| waited < patience) && !self.book.stopping;
         if adoption.began < self.book.loaded {
             // The store was loaded anew since. What is written down is taken again after that.
             if let Asker::Person(reply) = adoption.asker {
@@ -153,7 +157,15 @@ impl Driver {
             }
             return;
         }
-        self.book.adopting.remove(&adoption.key);
+        let Some(waiting) = self.book.adopting.take(&adoption.key, adoption.number) else {
+            return self.tell_ended(adoption);
+        };
+        let (patience, pause) = match adoption.asker {
+            Asker::Person(_) => (PATIENCE, LOOK_AGAIN),
+            Asker::Written(_) => (WRITTEN_PATIENCE, LOOK_AGAIN_LATER),
+        };
+        let waited = self.clock.now().boot.since(adoption.began);
+        let may_wait = waited < patience && !self.book.stopping;
         let not_yet = match &found {
             Found::There { place, .. } => self.not_yet(&adoption.key, place),
             Found::NoAnswer { why, passes } => passes.then(|| why.clone()),
@@ -163,8 +175,7 @@ impl Driver {
             && may_wait
         {
             tracing::debug!(job = %adoption.key, id = %adoption.id, %why, "adopt: not yet");
-            self.book.adopting.insert(adoption.key.clone());
-            let pause = if patience.is_some() { LOOK_AGAIN } else { LOOK_AGAIN_LATER };
+            self.book.adopting.put_back(adoption.key.clone(), waiting);
             return self.look_up(adoption, pause);
         }
         if let (Some(why), Asker::Written(_), true) =
@@ -192,6 +203,34 @@ impl Driver {
                     done_with(&file);
                 }
             },
+        }
+    }
+
+    /// A `cancel` or `pause` comes before an adoption that was asked for earlier. One that is written
+    /// down is off the disk before the later act is durable, so that no start takes it up again.
+    pub(super) fn unwrite_adoption(&self, key: &JobKey) -> Result<(), Refusal> {
+        if let Some(file) = self.book.adopting.file(key)
+            && let Err(error) = crate::store::asked::remove(file)
+        {
+            let why = chain(&error);
+            let why =
+                format!("an adoption for `{}` waits and cannot be taken back: {why}", key.name);
+            return Err(Refusal::NotNow(why));
+        }
+        Ok(())
+    }
+
+    /// A later act has ended it while it was looked up.
+    fn tell_ended(&mut self, adoption: Adoption) {
+        let Adoption { key, id, asker, .. } = adoption;
+        let why = "a `cancel` or `pause` that was asked for later comes before it".to_owned();
+        tracing::warn!(job = %key, %id, %why, "adopt: nothing is done");
+        let input = Input::NotAdopted { id, why: why.clone(), told: true };
+        self.push(Work::Input(key, input));
+        match asker {
+            Asker::Person(reply) => drop(reply.send(Err(Refusal::NotNow(why)))),
+            // Its file went with the later act.
+            Asker::Written(_) => {}
         }
     }
 

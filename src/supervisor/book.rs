@@ -1,5 +1,6 @@
 //! All jobs in memory, as they are committed, with the indexes that a step is given.
 
+use super::adopting::Adopting;
 use super::place::PlaceState;
 use crate::core::forget::{cannot_forget, cannot_forget_yet};
 use crate::core::job::{EndedAttempt, Job, Source};
@@ -69,7 +70,7 @@ pub struct Book {
     pub wakes: BTreeMap<JobKey, BootTime>,
     /// Jobs for which a cloud job is being looked up that a person adopts: nothing is submitted for
     /// them meanwhile.
-    pub(super) adopting: BTreeSet<JobKey>,
+    pub(super) adopting: Adopting,
     /// The last run of each name that a person had forgotten: its file does not begin it again.
     pub forgotten: BTreeMap<JobName, Run>,
     /// Jobs whose step panicked, and what it said: they are left alone until the next start.
@@ -98,7 +99,7 @@ impl Book {
             homeless: BTreeMap::new(),
             places: BTreeMap::new(),
             wakes: BTreeMap::new(),
-            adopting: BTreeSet::new(),
+            adopting: Adopting::default(),
             forgotten: BTreeMap::new(),
             parked: BTreeMap::new(),
         }

@@ -418,6 +418,7 @@ impl Driver {
         book.stopping = self.book.stopping;
         book.remember_past_of(&mut self.book);
         book.homeless = std::mem::take(&mut self.book.homeless);
+        book.adopting = std::mem::take(&mut self.book.adopting);
         book.forget_those_at_home();
         for (place, state) in &self.book.places {
             book.places.insert(place.clone(), state.after_reload());
@@ -442,6 +443,7 @@ impl Driver {
                 let (place, began) = (&swept.pass.place, swept.pass.started);
                 self.measures.note_sweep(place, began, self.effects.interval());
                 self.take_pass(swept);
+                self.effects.passed.notify_waiters();
             }
             Message::Files(set) => self.take_files(set).await,
             Message::LookedUp(adoption, found) => self.take_found(adoption, found).await,

@@ -92,6 +92,8 @@ pub(super) struct Effects {
     bells: Arc<Mutex<BTreeMap<Place, Arc<Notify>>>>,
     clients: Arc<Mutex<BTreeMap<Place, Dlc>>>,
     sweeping: watch::Sender<bool>,
+    /// Wakes what waits until a place was compared with the store.
+    pub(super) passed: Arc<Notify>,
     /// Goes up when the store fails: what was decided before and is not sent yet is not sent.
     generation: Arc<AtomicU64>,
 }
@@ -123,6 +125,7 @@ impl Effects {
             bells: Arc::default(),
             clients: Arc::default(),
             sweeping: watch::Sender::new(true),
+            passed: Arc::default(),
             generation: Arc::default(),
         }
     }

@@ -29,6 +29,7 @@
 //! [`crate::service::clock::Clock`], or start an effect of a step that is not durable.
 
 mod acts;
+mod adopting;
 mod adoptions;
 mod answers;
 mod asked;

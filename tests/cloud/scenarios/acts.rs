@@ -235,6 +235,46 @@ async fn an_adoption_written_down_waits_for_the_cloud_and_nothing_is_submitted_b
     stage.end().await;
 }
 
+/// The later word holds: a cancel or a pause after an adoption ends it, and no CreateJob follows,
+/// whether both were written down or the adoption is being looked up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_or_a_pause_ends_an_adoption_that_was_asked_for_before() {
+    let mut stage = Stage::new().await;
+    let id = stage.by_hand(json!({})).await;
+    let adopted = || Wish::Adopt(CloudId::new(id.as_str()).expect("an id"));
+    for name in ["over", "held", "all"] {
+        stage.put_job(name, &Job { saves: name, ..Job::default() });
+    }
+    stage.write_down(adopted(), &["over"]);
+    stage.write_down(Wish::Cancel, &["over"]);
+    stage.write_down(adopted(), &["held"]);
+    stage.write_down(Wish::Pause, &["held"]);
+    stage.write_down(Wish::Cancel, &["all"]);
+    stage.write_down(adopted(), &["all"]);
+    stage.write_down(Wish::Cancel, &[]);
+    stage.start().await;
+    stage.until_phase("over", "CANCELLED").await;
+    stage.until_phase("all", "CANCELLED").await;
+    tokio::time::sleep(SEVERAL_PASSES).await;
+    assert_eq!(stage.waits(), 0, "none is taken up by a later start");
+    assert_eq!(stage.row("held").await["phase"], "CANCELLED", "`--all` came last");
+    // Live, while DLC is slow to say what it is.
+    for (verb, phase) in [(ActVerb::Cancel, "CANCELLED"), (ActVerb::Pause, "CANCELLED")] {
+        stage.faults(json!([{ "call": "GetJob", "delay": "2s" }])).await;
+        let (taken, ()) = tokio::join!(stage.adopt(&id, "over"), async {
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+            stage.act(&["over"], verb).await.expect("it is on record");
+        });
+        assert!(text_of(taken).contains("asked for later"));
+        stage.faults(json!([])).await;
+        assert_eq!(stage.row("over").await["phase"], phase);
+    }
+    stage.release(&id, "evicted").await;
+    tokio::time::sleep(SEVERAL_PASSES).await;
+    assert_eq!(stage.count("create"), 1, "the one made by hand");
+    stage.end().await;
+}
+
 /// A forgotten job is gone with its history, before and after a restart, and its file does not begin
 /// it again unless it names a higher run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
