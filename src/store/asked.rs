@@ -1,6 +1,6 @@
 //! What people ask for while no daemon runs: small files beside the state, taken at the next start.
 //!
-//! What always holds: a file is written only under the lock of the state folder, so that no daemon
+//! What always holds: a file is written only under the lock on the state's lock file, so that no daemon
 //! runs meanwhile or takes half of it; it is whole and durable before anybody is told that it is
 //! written down; files are taken in the order in which they were written. Must not: touch the state
 //! itself, which belongs to the daemon and its user.
@@ -9,6 +9,7 @@ use super::error::StoreError;
 use super::lock;
 use crate::model::checkpoint::ResumeFrom;
 use crate::model::ids::CloudId;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -23,6 +24,8 @@ const VERSION: u32 = 1;
 const FILES_LIMIT: usize = 1_000;
 /// Bytes of one of them: ten thousand long names.
 const BYTES_LIMIT: u64 = 2 * 1024 * 1024;
+/// Names in one of them.
+const NAMES_LIMIT: usize = 10_000;
 
 /// One thing that a person asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,7 +96,12 @@ mod as_text {
 /// [`StoreError::Locked`] while a daemon holds the state; [`StoreError::Folder`] where the folder is
 /// missing or may not be written by this user.
 pub fn write(state: &Path, asked: &Asked) -> Result<PathBuf, StoreError> {
-    let held = lock::hold(state)?;
+    let (held, _lock) = lock::hold_for_writing(state)?;
+    check_names(asked).map_err(|why| StoreError::Folder {
+        operation: "write into it",
+        path: state.join(FOLDER),
+        source: io::Error::other(why),
+    })?;
     let folder = state.join(FOLDER);
     let failed = |operation: &'static str| {
         let path = folder.clone();
@@ -155,29 +163,62 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+fn check_names(asked: &Asked) -> Result<(), String> {
+    match &asked.names {
+        Names::These(names) if names.len() > NAMES_LIMIT => {
+            Err(format!("it names {} jobs; {NAMES_LIMIT} may stand in one", names.len()))
+        }
+        Names::These(_) | Names::All => Ok(()),
+    }
+}
+
+/// Opens a regular file, and waits for nothing: a pipe would never answer.
+fn open_regular(file: &Path) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(file)?;
+    if opened.metadata()?.is_file() {
+        return Ok(opened);
+    }
+    Err(io::Error::other("it is no regular file"))
+}
+
 /// A file, and what it asks for or why it cannot be read.
 pub type AskedFile = (PathBuf, Result<Asked, String>);
 
-/// Everything that was asked for, oldest first.
+/// What was asked for, oldest first: the first files.
 ///
 /// # Errors
 /// [`StoreError::Folder`] if the folder is there and cannot be listed.
 pub fn read(state: &Path) -> Result<Vec<AskedFile>, StoreError> {
+    read_after(state, None).map(|(files, _)| files)
+}
+
+/// The files after this one, as many as are taken at a time, and how many more there are.
+///
+/// # Errors
+/// [`StoreError::Folder`] if the folder is there and cannot be listed.
+pub fn read_after(
+    state: &Path,
+    after: Option<&Path>,
+) -> Result<(Vec<AskedFile>, usize), StoreError> {
     let folder = state.join(FOLDER);
-    let names = match names(&folder) {
+    let mut names = match names(&folder) {
         Ok(names) => names,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
         Err(source) => {
             return Err(StoreError::Folder { operation: "list it", path: folder, source });
         }
     };
+    let last = after.and_then(|file| number(file.file_name()?.to_str()?));
+    names.retain(|name| number(name) > last);
+    let more = names.len().saturating_sub(FILES_LIMIT);
     let files = names.into_iter().take(FILES_LIMIT).map(|name| folder.join(name));
-    Ok(files.map(|file| (file.clone(), decode(&file))).collect())
+    Ok((files.map(|file| (file.clone(), decode(&file))).collect(), more))
 }
 
 fn decode(file: &Path) -> Result<Asked, String> {
     let mut text = Vec::new();
-    let read = File::open(file).and_then(|f| f.take(BYTES_LIMIT + 1).read_to_end(&mut text));
+    let read = open_regular(file).and_then(|f| f.take(BYTES_LIMIT + 1).read_to_end(&mut text));
     read.map_err(|error| error.to_string())?;
     if text.len() as u64 > BYTES_LIMIT {
         return Err(format!("more than {BYTES_LIMIT} bytes"));
@@ -188,7 +229,8 @@ fn decode(file: &Path) -> Result<Asked, String> {
     if version != Some(u64::from(VERSION)) {
         return Err(format!("it has version {version:?}; this program knows {VERSION}"));
     }
-    serde_json::from_value(value).map_err(|error| error.to_string())
+    let asked = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    check_names(&asked).map(|()| asked)
 }
 
 /// Part of it is done: `left` is what the file asks for from now on.
@@ -280,5 +322,40 @@ mod tests {
         let is_good: Vec<bool> = found.iter().map(|(_, content)| content.is_ok()).collect();
         assert_eq!(is_good, [true, false, false]);
         assert!(found[2].1.as_ref().is_err_and(|why| why.contains("version")));
+    }
+
+    #[test]
+    fn only_regular_files_are_read_and_no_pipe_is_waited_for() {
+        let state = tempfile::tempdir().unwrap();
+        let file = write(state.path(), &ask(Wish::Pause, Names::All)).unwrap();
+        let folder = file.parent().unwrap();
+        let mut make = std::process::Command::new("mkfifo");
+        let made = make.arg(folder.join("0000000002.json")).status().unwrap();
+        assert!(made.success());
+        std::os::unix::fs::symlink(&file, folder.join("0000000003.json")).unwrap();
+        fs::create_dir(folder.join("0000000004.json")).unwrap();
+        let found = read(state.path()).unwrap();
+        let is_good: Vec<bool> = found.iter().map(|(_, content)| content.is_ok()).collect();
+        assert_eq!(is_good, [true, false, false, false]);
+        let (rest, more) = read_after(state.path(), Some(&found[2].0)).unwrap();
+        assert_eq!((rest.len(), more), (1, 0));
+        let many = Names::These(vec!["a".into(); NAMES_LIMIT + 1]);
+        assert!(write(state.path(), &ask(Wish::Pause, many)).is_err());
+    }
+
+    #[test]
+    fn several_write_at_one_time_and_a_daemon_that_starts_waits_for_them() {
+        let state = tempfile::tempdir().unwrap();
+        let (folder, writing) = lock::hold_for_writing(state.path()).unwrap();
+        std::thread::scope(|scope| {
+            let start = scope.spawn(|| lock::take(state.path()).map(drop));
+            let writes: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| write(state.path(), &ask(Wish::Pause, Names::All))))
+                .collect();
+            drop((folder, writing));
+            assert!(start.join().unwrap().is_ok());
+            assert!(writes.into_iter().all(|one| one.join().unwrap().is_ok()));
+        });
+        assert_eq!(read(state.path()).unwrap().len(), 8);
     }
 }

@@ -3,17 +3,26 @@
 //! The lock is on the folder's own inode and on a file `lock` inside it, so that no other path,
 //! symbolic link or bind mount to the same folder gets past it, and deleting the file does not
 //! either. The system frees both when the process ends, however it ends.
+//!
+//! Who only writes down what is to be done takes the lock on the file alone: a daemon that starts
+//! meanwhile waits a moment for it, and is not refused.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use super::disk::private_folder;
 use super::error::StoreError;
 
 const LOCK_FILE: &str = "lock";
 const PID_LIMIT_BYTES: u64 = 16;
+/// Looks at a lock that somebody holds who will give it back in a moment: 10 s in all.
+const LOOKS: u32 = 500;
+/// Time between two of them.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 const STICKY: u32 = 0o1000;
 /// What group and others may do.
 const OTHERS: u32 = 0o077;
@@ -37,15 +46,9 @@ pub(super) fn take(path: &Path) -> Result<(Lock, PathBuf, Option<u32>), StoreErr
     let folder = File::open(&real).map_err(failed("open it", &real))?;
     lock(&folder, &real)?;
     let tightened = make_private(&folder, &real)?;
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(real.join(LOCK_FILE))
-        .map_err(failed("open its lock file", &real))?;
-    lock(&file, &real)?;
+    let mut file = lock_file(&real).map_err(failed("open its lock file", &real))?;
+    // No daemon holds it, but somebody may be writing down what is to be done.
+    lock_in_time(&file, &real)?;
     // The number only helps people; a full disk must not keep the store from opening.
     file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).ok();
     Ok((Lock { _folder: folder, _file: file }, real, tightened))
@@ -60,6 +63,42 @@ pub(super) fn hold(path: &Path) -> Result<File, StoreError> {
     let folder = File::open(&real).map_err(failed("open it"))?;
     lock(&folder, &real)?;
     Ok(folder)
+}
+
+/// Keeps others from writing down what is to be done, and a daemon from reading half of it. Waits for
+/// those who do the same. Gives the folder, and the lock.
+pub(super) fn hold_for_writing(path: &Path) -> Result<(File, File), StoreError> {
+    let failed = |operation: &'static str| {
+        move |source| StoreError::Folder { operation, path: path.to_owned(), source }
+    };
+    let real = path.canonicalize().map_err(failed("find its real path"))?;
+    let folder = File::open(&real).map_err(failed("open it"))?;
+    let file = lock_file(&real).map_err(failed("open its lock file"))?;
+    let (owner, own) = (folder.metadata(), file.metadata());
+    let (owner, own) = (owner.map_err(failed("read it"))?, own.map_err(failed("read it"))?);
+    if own.uid() != owner.uid() {
+        // Root made it a moment ago: the daemon's user has to be able to open it.
+        std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()))
+            .map_err(failed("give its lock file to the daemon's user"))?;
+    }
+    lock_in_time(&file, &real)?;
+    Ok((folder, file))
+}
+
+fn lock_file(real: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.open(real.join(LOCK_FILE))
+}
+
+fn lock_in_time(file: &File, folder: &Path) -> Result<(), StoreError> {
+    for _ in 1..LOOKS {
+        match lock(file, folder) {
+            Err(StoreError::Locked { .. }) => thread::sleep(LOOK_AGAIN),
+            other => return other,
+        }
+    }
+    lock(file, folder)
 }
 
 fn lock(file: &File, folder: &Path) -> Result<(), StoreError> {

@@ -13,24 +13,45 @@ use std::path::{Path, PathBuf};
 impl Driver {
     /// Takes all of it, in the order in which it was asked for.
     pub(super) async fn take_asked(&mut self, state: &Path) {
+        let mut after = None;
+        while let Some((last, more)) = self.take_some_asked(state, after).await {
+            if more == 0 {
+                return;
+            }
+            tracing::warn!(more, "more was asked for than is taken at one time: it goes on");
+            after = Some(last);
+        }
+    }
+
+    /// Takes the next files. Gives the last of them and how many more there are, if it goes on.
+    async fn take_some_asked(
+        &mut self,
+        state: &Path,
+        after: Option<PathBuf>,
+    ) -> Option<(PathBuf, usize)> {
         let folder = state.to_owned();
-        let read = tokio::task::spawn_blocking(move || asked::read(&folder)).await;
-        let files = match read {
+        let read = move || asked::read_after(&folder, after.as_deref());
+        let read = tokio::task::spawn_blocking(read).await;
+        let (files, more) = match read {
             Ok(Ok(files)) => files,
             Ok(Err(error)) => {
                 tracing::error!(error = %chain(&error), "what was asked for while no daemon ran");
-                return;
+                return None;
             }
             Err(error) => {
                 tracing::error!(%error, "reading what was asked for panicked");
-                return;
+                return None;
             }
         };
         if !files.is_empty() {
             // The job files were read a moment ago: what is new in them has to be on record.
             self.turns().await;
         }
+        let last = files.last()?.0.clone();
         for (file, content) in files {
+            if self.is_asked_to_stop() {
+                return None;
+            }
             match content {
                 Ok(asked) => self.take_one_asked(file, asked).await,
                 Err(why) => {
@@ -38,6 +59,7 @@ impl Driver {
                 }
             }
         }
+        Some((last, more))
     }
 
     async fn take_one_asked(&mut self, file: PathBuf, asked: Asked) {
