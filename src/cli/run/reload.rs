@@ -42,7 +42,14 @@ impl Running {
         let read = move || load_daemon(&path, &Surroundings::of_this_process());
         let file = tokio::task::spawn_blocking(read).await;
         let new = file.as_ref().ok().and_then(|file| file.accepted());
-        let new = new.filter(|new| new.owner.is_some()).cloned();
+        let new = new.filter(|new| match new.require_owner(&self.path) {
+            Ok(_) => true,
+            Err(missing) => {
+                tracing::error!(code = %missing.code, "{missing}");
+                false
+            }
+        });
+        let new = new.cloned();
         for diagnostic in file.iter().flat_map(|file| &file.diagnostics) {
             tracing::error!(code = %diagnostic.code, "{diagnostic}");
         }
