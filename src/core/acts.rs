@@ -57,6 +57,19 @@ pub(super) fn on_act(draft: &mut Draft<'_>, act: Act) {
     }
 }
 
+/// Why `retry` changes nothing now, if it does not: a stop that was sent cannot be taken back.
+pub fn cannot_retry(job: &Job) -> Option<String> {
+    let is_cancelled = job.wanted == Wanted::Cancel && job.result.is_none() && job.block.is_none();
+    // A person's word goes for what is missing for long, and for copies.
+    let helps = !job.copies.is_empty() || job.open.iter().any(lost::is_long_missing);
+    let name = &job.key.name;
+    (is_cancelled && !helps).then(|| {
+        format!(
+            "`{name}` is being cancelled, which cannot be taken back: `wait {name}`, then retry"
+        )
+    })
+}
+
 /// Why `retry --from` changes nothing now, if it does not.
 pub fn cannot_retry_from(job: &Job, spec: &JobSpec) -> Option<String> {
     if spec.checkpoint.is_none() {

@@ -160,7 +160,7 @@ pub(super) fn lose_all_missing(draft: &mut Draft<'_>) {
     }
 }
 
-fn is_long_missing(attempt: &Attempt) -> bool {
+pub(super) fn is_long_missing(attempt: &Attempt) -> bool {
     matches!(attempt.state, AttemptState::Live { missing: Missing::Long { .. }, .. })
 }
 

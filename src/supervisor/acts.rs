@@ -3,7 +3,7 @@
 
 use super::driver::Driver;
 use super::work::Work;
-use crate::core::acts::cannot_retry_from;
+use crate::core::acts::{cannot_retry, cannot_retry_from};
 use crate::core::job::{AttemptState, Job, Wanted};
 use crate::core::step::{Act, Input};
 use crate::model::checkpoint::ResumeFrom;
@@ -55,6 +55,12 @@ impl Driver {
         // Each once, in the order of the names.
         let mut seen = BTreeSet::new();
         keys.retain(|key| seen.insert(key.clone()));
+        if act == Act::Retry {
+            let jobs = keys.iter().filter_map(|key| self.book.jobs.get(key));
+            if let Some(why) = jobs.into_iter().find_map(cannot_retry) {
+                return Err(Refusal::NotNow(why));
+            }
+        }
         if let Act::RetryFrom(_) = act {
             let jobs = keys.iter().filter_map(|key| self.book.jobs.get(key));
             let why = |job| cannot_retry_from(job, self.book.spec_of(job)?.as_ref());
