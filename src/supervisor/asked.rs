@@ -7,7 +7,8 @@ use crate::core::job::Wanted;
 use crate::model::handle::{ActVerb, Refusal};
 use crate::model::ids::CloudId;
 use crate::model::view::ActReport;
-use crate::store::asked::{self, Asked, Names, Wish};
+use crate::store::asked::{self, Asked, AskedFile, Names, Wish};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 impl Driver {
@@ -48,12 +49,12 @@ impl Driver {
             self.turns().await;
         }
         let last = files.last()?.0.clone();
-        for (file, content) in files {
+        for ((file, content), taken_back) in taken_back(files) {
             if self.is_asked_to_stop() {
                 return None;
             }
             match content {
-                Ok(asked) => self.take_one_asked(file, asked).await,
+                Ok(asked) => self.take_one_asked(file, asked, &taken_back).await,
                 Err(why) => {
                     tracing::error!(file = %file.display(), %why, "not taken: remove it, and ask again");
                 }
@@ -62,7 +63,7 @@ impl Driver {
         Some((last, more))
     }
 
-    async fn take_one_asked(&mut self, file: PathBuf, asked: Asked) {
+    async fn take_one_asked(&mut self, file: PathBuf, asked: Asked, taken_back: &BTreeSet<String>) {
         let verb = match asked.wish {
             Wish::Cancel => ActVerb::Cancel,
             Wish::Pause => ActVerb::Pause,
@@ -72,19 +73,31 @@ impl Driver {
             Wish::Forget => ActVerb::Forget,
             Wish::Adopt(id) => return self.begin_adoption(file, id, asked.names).await,
         };
-        let Names::These(names) = &asked.names else {
-            let done = self.act(&[], verb).await;
-            let is_done = !matches!(done, Err(Refusal::StoreDown(_)));
-            tell(verb.word(), &[], done);
-            if is_done {
-                done_with(&file);
+        let names: Vec<String> = match &asked.names {
+            Names::All if taken_back.is_empty() => {
+                let done = self.act(&[], verb).await;
+                let is_done = !matches!(done, Err(Refusal::StoreDown(_)));
+                tell(verb.word(), &[], done);
+                if is_done {
+                    done_with(&file);
+                }
+                return;
             }
-            return;
+            Names::All => {
+                let keys = self.all_that_may_go_on().into_iter();
+                let names: BTreeSet<String> = keys.map(|key| key.name.to_string()).collect();
+                names.into_iter().collect()
+            }
+            Names::These(names) => names.clone(),
         };
         let mut left = Vec::new();
         // One by one: a name that no job has keeps nothing from the others.
-        for name in names {
+        for name in &names {
             let names = std::slice::from_ref(name);
+            if taken_back.contains(name) {
+                tracing::info!(?names, act = verb.word(), "taken back by what was asked for later");
+                continue;
+            }
             let done = self.act(names, verb).await;
             if matches!(done, Err(Refusal::StoreDown(_))) {
                 left.push(name.clone());
@@ -122,6 +135,33 @@ impl Driver {
     }
 }
 
+/// Each file with the names for which a later one asks for the opposite: of these two the last word
+/// holds, and the first is not done at all, since a stop that was sent cannot be taken back.
+fn taken_back(files: Vec<AskedFile>) -> Vec<(AskedFile, BTreeSet<String>)> {
+    let mut later: BTreeMap<&'static str, BTreeSet<String>> = BTreeMap::new();
+    let mut folded = Vec::new();
+    for (file, content) in files.into_iter().rev() {
+        let words = content.as_ref().ok().and_then(|asked| match asked.wish {
+            Wish::Cancel => Some(("cancel", "retry")),
+            Wish::Retry => Some(("retry", "cancel")),
+            Wish::Pause => Some(("pause", "resume")),
+            Wish::Resume => Some(("resume", "pause")),
+            Wish::RetryFrom(_) | Wish::Adopt(_) | Wish::Forget => None,
+        });
+        let mut back = BTreeSet::new();
+        if let (Some((word, opposite)), Ok(asked)) = (words, &content) {
+            back = later.get(opposite).cloned().unwrap_or_default();
+            if let Names::These(names) = &asked.names {
+                back.retain(|name| names.contains(name));
+                later.entry(word).or_default().extend(names.iter().cloned());
+            }
+        }
+        folded.push(((file, content), back));
+    }
+    folded.reverse();
+    folded
+}
+
 /// What a file asked for is durable, or refused for good.
 pub(super) fn done_with(file: &Path) {
     if let Err(error) = asked::remove(file) {
@@ -145,5 +185,32 @@ fn tell(word: &str, names: &[String], done: Result<Vec<ActReport>, Refusal>) {
         Err(refusal) => {
             tracing::error!(?names, act = word, why = %refusal, "asked for while no daemon ran: not done");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_word_of_two_opposites_holds() {
+        let ask = |wish, names: &[&str]| {
+            let names = match names {
+                [] => Names::All,
+                names => Names::These(names.iter().map(|name| (*name).to_owned()).collect()),
+            };
+            (PathBuf::new(), Ok(Asked::new(wish, names, String::new())))
+        };
+        let files = vec![
+            ask(Wish::Cancel, &["a", "b"]),
+            ask(Wish::Retry, &["a"]),
+            ask(Wish::Pause, &["a", "b"]),
+            ask(Wish::Cancel, &[]),
+            ask(Wish::Resume, &["b"]),
+            ask(Wish::Retry, &["b"]),
+        ];
+        let back: Vec<Vec<String>> =
+            taken_back(files).into_iter().map(|(_, names)| names.into_iter().collect()).collect();
+        assert_eq!(back, [vec!["a", "b"], vec![], vec!["b"], vec!["b"], vec![], vec![]]);
     }
 }
