@@ -19,6 +19,7 @@ pub mod location;
 pub mod names;
 pub mod objects;
 pub mod pickle;
+mod python_json;
 pub mod report;
 mod run;
 pub mod safetensors;

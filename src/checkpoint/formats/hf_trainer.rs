@@ -22,9 +22,10 @@ use crate::checkpoint::objects::{Folder, Object, StoreError};
 use crate::model::checkpoint::{Pin, Position, Wholeness};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde::Deserialize;
 
 const STATE: &str = "trainer_state.json";
+/// What it says of the step.
+const STEP: &str = "global_step";
 const SCHEDULER: &str = "scheduler.pt";
 /// Model states of DeepSpeed's rank 0 up to ZeRO 2.
 const GATHERED: &str = "mp_rank_00_model_states.pt";
@@ -47,11 +48,6 @@ pub(super) enum HfTrainer {
     LlamaFactory,
     /// ms-swift: the same files and `args.json`, in a new folder `vN-<time>` each launch.
     MsSwift,
-}
-
-#[derive(Deserialize)]
-struct State {
-    global_step: u64,
 }
 
 fn has_any(checkpoint: &Checkpoint, keys: &[&str]) -> bool {
@@ -100,14 +96,14 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
             )))
         };
     }
-    let state: State = match parts::json(case, STATE).await? {
-        Ok(state) => state,
+    let step = match parts::number(case, STATE, STEP).await? {
+        Ok(step) => step,
         Err(judgement) => return Ok(Some(judgement)),
     };
     if let Some(position) = checkpoint.position
-        && position.step != state.global_step
+        && position.step != step
     {
-        let why = format!("{STATE} says step {}, its name {}", state.global_step, position.step);
+        let why = format!("{STATE} says step {step}, its name {}", position.step);
         return torn(&why);
     }
     if !has_optimizer(checkpoint) {
@@ -246,8 +242,8 @@ impl Format for HfTrainer {
         case: Case<'a>,
     ) -> BoxFuture<'a, Result<Option<Position>, StoreError>> {
         async move {
-            let state = parts::json::<State>(case, STATE).await?;
-            Ok(state.ok().map(|state| Position { epoch: 0, step: state.global_step }))
+            let step = parts::number(case, STATE, STEP).await?;
+            Ok(step.ok().map(|step| Position { epoch: 0, step }))
         }
         .boxed()
     }

@@ -235,6 +235,12 @@ pub(super) fn is_distributed(checkpoint: &Checkpoint) -> bool {
     })
 }
 
+/// Whether a checkpoint has anything in a rank's folder.
+pub(super) fn has_rank_folder(checkpoint: &Checkpoint) -> bool {
+    let folders = checkpoint.objects.iter().filter_map(|object| object.key.split_once('/'));
+    folders.into_iter().any(|(folder, _)| rank_of(folder).is_some())
+}
+
 /// Whether a folder is a checkpoint of either format.
 pub(super) fn is_checkpoint(folder: &Folder) -> bool {
     folder.folders.iter().any(|name| rank_of(name).is_some())

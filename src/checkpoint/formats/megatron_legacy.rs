@@ -23,7 +23,11 @@ impl Format for MegatronLegacy {
     }
 
     fn claims(&self, newest: &[&Checkpoint]) -> bool {
+        // What has nothing of Megatron's inside is a layout of a person's own.
+        let is_megatrons = |checkpoint: &&Checkpoint| megatron::has_rank_folder(checkpoint);
         !newest.iter().any(|checkpoint| megatron::is_distributed(checkpoint))
+            && (newest.iter().any(is_megatrons)
+                || newest.iter().all(|checkpoint| checkpoint.objects.is_empty()))
     }
 
     fn is_checkpoint(&self, _name: &str, folder: &Folder) -> bool {

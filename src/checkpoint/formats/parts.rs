@@ -6,6 +6,7 @@
 use super::{Case, Checkpoint, Judgement, Pickles, shown};
 use crate::checkpoint::dcp::{self, Shards};
 use crate::checkpoint::objects::{Object, Read, StoreError, join};
+use crate::checkpoint::python_json::{self, NumberSkim};
 use crate::checkpoint::safetensors::{self, TensorFile};
 use crate::checkpoint::torch_zip::{self, TorchFile};
 use crate::model::checkpoint::Wholeness;
@@ -16,6 +17,10 @@ use std::collections::BTreeSet;
 const READS_AT_ONCE: usize = 16;
 /// Bytes of an index, a state or a marker that is read whole.
 const TEXT_LIMIT_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Bytes of a state of which one number is asked, and of each piece in which it is read.
+const STATE_LIMIT_BYTES: u64 = 512 * 1024 * 1024;
+const STATE_PIECE_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Bytes of a JSON file that is read whole to see whether it is one.
 const JSON_LIMIT_BYTES: u64 = 256 * 1024;
@@ -84,11 +89,51 @@ pub(super) async fn json<T: serde::de::DeserializeOwned>(
     key: &str,
 ) -> Result<Result<T, Judgement>, StoreError> {
     Ok(text(case, key).await?.and_then(|text| {
-        serde_json::from_str(&text).map_err(|error| {
+        serde_json::from_slice(&python_json::plain(text.as_bytes())).map_err(|error| {
             let what = if error.is_eof() { "is cut" } else { "is not the JSON expected" };
             Judgement::torn(format!("{key} {what}"))
         })
     }))
+}
+
+/// One whole number of a JSON object that may be long: a trainer's state has all that was ever logged.
+pub(super) async fn number(
+    case: Case<'_>,
+    key: &str,
+    name: &str,
+) -> Result<Result<u64, Judgement>, StoreError> {
+    let object = match case.checkpoint.object(key) {
+        Some(object) if object.size > TEXT_LIMIT_BYTES => object,
+        Some(_) | None => {
+            let read = json::<serde_json::Map<String, serde_json::Value>>(case, key).await?;
+            return Ok(read.and_then(|state| {
+                let number = state.get(name).and_then(serde_json::Value::as_u64);
+                number.ok_or_else(|| Judgement::torn(format!("{key} is not the JSON expected")))
+            }));
+        }
+    };
+    if object.size > STATE_LIMIT_BYTES {
+        return Ok(Err(unreadable(key, "it is larger than is read")));
+    }
+    let mut skim = NumberSkim::new(name);
+    let mut begin = 0;
+    while begin < object.size {
+        let end = object.size.min(begin + STATE_PIECE_BYTES);
+        match case.objects.read(&case.checkpoint.key(object), begin..end).await? {
+            Read::Bytes(bytes) => skim.take(&bytes),
+            Read::Changed => {
+                let why = format!("{key} changed while it was looked at");
+                return Ok(Err(Judgement::torn(why)));
+            }
+            Read::Refused(why) => return Ok(Err(unreadable(key, &why))),
+        }
+        begin = end;
+    }
+    Ok(match skim.end() {
+        Ok(Some(number)) => Ok(number),
+        Ok(None) => Err(Judgement::torn(format!("{key} is not the JSON expected"))),
+        Err(python_json::Cut) => Err(Judgement::torn(format!("{key} is cut"))),
+    })
 }
 
 #[derive(serde::Deserialize)]
@@ -328,8 +373,12 @@ pub(super) async fn json_file(
         Read::Refused(why) => return Ok(Some(unreadable(name, &why))),
     };
     let ends = bytes.trim_ascii_end().last().is_some_and(|byte| matches!(byte, b'}' | b']'));
-    let is_json =
-        if whole { serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).is_ok() } else { ends };
+    let is_json = if whole {
+        let plain = python_json::plain(&bytes);
+        serde_json::from_slice::<serde::de::IgnoredAny>(&plain).is_ok()
+    } else {
+        ends
+    };
     Ok((!is_json).then(|| Judgement::torn(format!("{name} is cut, or no JSON"))))
 }
 

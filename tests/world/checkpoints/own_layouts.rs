@@ -168,3 +168,38 @@ fn what_comes_behind_the_chosen_one_says_why_it_does() {
     let row = findings.candidates.iter().find(|one| one.path.ends_with("last-v1.ckpt"));
     assert_eq!(row.expect("a row").why, "of the same step as the chosen one");
 }
+
+#[test]
+fn an_iteration_with_nothing_of_megatron_is_asked_about() {
+    let names = ["iter_0000001", "iter_0000002", "iter_0000003"];
+    let findings = look_auto(&own(names, &["model.pt", "optim.pt"]));
+    assert_eq!((&findings.format, &findings.chosen), (&None, &None));
+    assert!(findings.undecided().is_some(), "{:?}", findings.candidates);
+}
+
+#[test]
+fn a_number_that_python_calls_none_does_not_make_a_checkpoint_torn() {
+    let whole = Bucket::of(&fixtures().join("hf-trainer/complete-three"));
+    let wanted = look_auto(&whole).chosen.expect("a chosen one");
+    for word in ["NaN", "Infinity", "-Infinity"] {
+        let mut bucket = whole.clone();
+        for name in ["trainer_state.json", "config.json"] {
+            let key = format!("{}/{name}", wanted.path);
+            let entry = bucket.entries.get_mut(&key).expect("a file");
+            let text = String::from_utf8(entry.bytes.clone()).expect("a text");
+            entry.bytes = text.replacen('{', &format!("{{\"odd\": {word}, "), 1).into_bytes();
+        }
+        assert_eq!(look_auto(&bucket).chosen.map(|one| one.path).as_ref(), Some(&wanted.path));
+    }
+    // A state longer than is kept, and the same cut.
+    let mut bucket = whole.clone();
+    let key = format!("{}/trainer_state.json", wanted.path);
+    let entry = bucket.entries.get_mut(&key).expect("a file");
+    let text = String::from_utf8(entry.bytes.clone()).expect("a text");
+    let log = format!("{{\"log\": \"{}\", ", "x".repeat(17 * 1024 * 1024));
+    entry.bytes = text.replacen('{', &log, 1).into_bytes();
+    assert_eq!(look_auto(&bucket).chosen.map(|one| one.path).as_ref(), Some(&wanted.path));
+    let entry = bucket.entries.get_mut(&key).expect("a file");
+    entry.bytes.truncate(17 * 1024 * 1024);
+    assert_ne!(look_auto(&bucket).chosen.map(|one| one.path).as_ref(), Some(&wanted.path));
+}
