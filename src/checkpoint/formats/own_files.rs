@@ -2,6 +2,7 @@
 //! these: then the answer says so, in place of calling each of its checkpoints torn and no more.
 
 use super::{Checkpoint, Format};
+use std::collections::BTreeMap;
 
 /// Names that a person is shown of a layout of their own.
 const SHOWN: usize = 3;
@@ -154,20 +155,48 @@ fn own_layout(looked_at: &[&Checkpoint]) -> String {
         Some((begin, end)) => format!("{}{{step}}{}", &name[..begin], &name[end..]),
         None => "step-{step}".to_owned(),
     };
-    let in_all = |key: &str| {
-        looked_at.iter().all(|checkpoint| checkpoint.objects.iter().any(|o| o.key == key))
-    };
-    let files = newest.into_iter().flat_map(|checkpoint| &checkpoint.objects);
-    let common = files.filter(|object| object.size > 0 && !object.key.is_empty());
-    let common: Vec<&str> = common.map(|o| o.key.as_str()).filter(|key| in_all(key)).collect();
-    let required = if common.is_empty() { vec!["FILE"] } else { common };
+    let (required, lacks) = required(looked_at);
     let flags: Vec<String> =
         required.iter().take(SHOWN).map(|key| format!(" --required '{key}'")).collect();
+    let lacks = lacks.map(|lacks| format!("; {lacks}")).unwrap_or_default();
     format!(
         "a layout of your own is looked at by `--pattern '{pattern}'{}` (or `--marker FILE`, the one \
-         written last), and in a job file by format = \"custom\" with [checkpoint.custom]",
+         written last), and in a job file by format = \"custom\" with [checkpoint.custom]{lacks}",
         flags.concat(),
     )
+}
+
+/// The files that most of those looked at have, and who lacks one. The newest may be the one that was
+/// cut: what all have in common would take it for whole. What lies in fewer goes first, as it tells a torn one.
+fn required<'a>(looked_at: &[&'a Checkpoint]) -> (Vec<&'a str>, Option<String>) {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    let some: Vec<&&Checkpoint> = looked_at.iter().filter(|c| !c.objects.is_empty()).collect();
+    for checkpoint in &some {
+        let step = checkpoint.position.map(|position| position.step.to_string());
+        let is_own = |key: &str| step.as_ref().is_some_and(|step| key.contains(step.as_str()));
+        let files = checkpoint.objects.iter().filter(|o| o.size > 0 && !o.key.is_empty());
+        for object in files.filter(|object| !is_own(&object.key)) {
+            *counts.entry(&object.key).or_default() += 1;
+        }
+    }
+    let mut common: Vec<(usize, &str)> = counts
+        .into_iter()
+        .filter(|(_, count)| count * 2 >= some.len())
+        .map(|(key, count)| (count, key))
+        .collect();
+    common.sort_unstable();
+    let has = |checkpoint: &Checkpoint, key: &str| {
+        checkpoint.objects.iter().any(|object| object.key == key && object.size > 0)
+    };
+    let lacks = looked_at.iter().find_map(|checkpoint| {
+        let (_, key) = common.iter().find(|(_, key)| !has(checkpoint, key))?;
+        Some(format!("{} lacks {key}, which most here have", last(&checkpoint.name)))
+    });
+    let keys: Vec<&str> = common.into_iter().map(|(_, key)| key).collect();
+    // Only a folder has parts.
+    let are_files = some.iter().all(|c| c.objects.iter().all(|object| object.key.is_empty()));
+    let is_unnamed = keys.is_empty() && !(are_files && !some.is_empty());
+    (if is_unnamed { vec!["FILE"] } else { keys }, lacks)
 }
 
 #[cfg(test)]
@@ -231,5 +260,17 @@ mod tests {
             let text = own_layout(&[&checkpoint(name, &["a.pt"])]);
             assert!(text.contains(&format!("--pattern '{pattern}' --required 'a.pt'")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_newest_one_that_was_cut_does_not_say_what_is_required() {
+        let full = |name| checkpoint(name, &["model.pt", "opt.pt"]);
+        for keys in [&["model.pt"][..], &[]] {
+            let text = own_layout(&[&checkpoint("step_30", keys), &full("step_20")]);
+            assert!(text.contains("--required 'opt.pt'"), "{text}");
+            assert!(text.contains("step_30 lacks ") && !text.contains("'FILE'"), "{text}");
+        }
+        let (required, lacks) = required(&[&full("step_30"), &full("step_20")]);
+        assert_eq!((required, lacks), (vec!["model.pt", "opt.pt"], None));
     }
 }
