@@ -96,7 +96,7 @@ fn list(
     let entries = match std::fs::read_dir(&folder) {
         Ok(entries) => entries,
         // A folder below the location that went away is empty; the location itself is not.
-        Err(e) if e.kind() == ErrorKind::NotFound && !prefix.is_empty() => return Ok(()),
+        Err(e) if leads_nowhere(&e) && !prefix.is_empty() => return Ok(()),
         Err(e) if e.kind() == ErrorKind::NotFound => {
             return Err(StoreError::NoSuchPlace {
                 place: format!("the folder {}", root.display()),
@@ -122,7 +122,7 @@ fn list(
         // Follows links: a run's folder may be one. A link to nowhere is nothing.
         let metadata = match std::fs::metadata(entry.path()) {
             Ok(metadata) => metadata,
-            Err(e) if e.kind() == ErrorKind::NotFound => continue,
+            Err(e) if leads_nowhere(&e) => continue,
             Err(e) => return Err(from_io(&format!("{prefix}{name}"), e)),
         };
         let key = format!("{prefix}{name}");
@@ -147,6 +147,24 @@ fn is_link(entry: &std::fs::DirEntry) -> bool {
 fn modified(metadata: &Metadata) -> WallTime {
     let since = metadata.modified().ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
     WallTime(since.and_then(|d| i64::try_from(d.as_millis()).ok()).unwrap_or(0))
+}
+
+/// Whether there is nothing at a path: it went away, or links lead round in circles or through a file.
+fn leads_nowhere(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+/// What the system said, where object_store has only a general error around it.
+fn io_error<'e>(error: &'e (dyn std::error::Error + 'static)) -> Option<&'e std::io::Error> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(found) = error.downcast_ref::<std::io::Error>() {
+            return Some(found);
+        }
+        cause = error.source();
+    }
+    None
 }
 
 fn from_io(key: &str, source: std::io::Error) -> StoreError {
@@ -186,6 +204,10 @@ pub(super) async fn read_object(
             error @ (object_store::Error::PermissionDenied { .. }
             | object_store::Error::Unauthenticated { .. }),
         ) => Ok(Read::Refused(super::objects::chain(&error))),
+        Err(error) if io_error(&error).is_some_and(leads_nowhere) => Ok(Read::Changed),
+        Err(error) if io_error(&error).is_some_and(|e| e.kind() == ErrorKind::PermissionDenied) => {
+            Ok(Read::Refused(super::objects::chain(&error)))
+        }
         // A range that the object no longer has comes as a general error: ask for its size.
         Err(error) => {
             let head = GetOptions { head: true, ..GetOptions::default() };

@@ -24,6 +24,8 @@ fn every_fixture_is_right_in_a_folder() {
         std::fs::write(odd, b"").expect("a file with a line break in its name");
         std::os::unix::fs::symlink("nowhere", folder.path().join("gone")).expect("a link");
         std::os::unix::fs::symlink(".", folder.path().join(".loop")).expect("a link");
+        std::os::unix::fs::symlink("round", folder.path().join("round")).expect("a link");
+        std::os::unix::fs::symlink("a\nb/x", folder.path().join("through")).expect("a link");
         let place = location::parse(&format!("file://{}", folder.path().display()));
         let place = place.expect("a location");
         let look = super::run(look_at(&place, None, &options("auto"), bucket.now()));
