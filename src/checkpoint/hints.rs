@@ -2,12 +2,15 @@
 //! load what was.
 
 use super::report::Mendable;
-use crate::model::checkpoint::{Findings, Pin, ResumePoint, Tracker, Wholeness};
+use crate::model::checkpoint::{Candidate, Findings, Pin, ResumePoint, Tracker, Wholeness};
 use crate::model::resume_text::names_main;
 use crate::model::tracker_mend::{mending_command, says};
 
 /// Formats whose trainers may have no argument for a checkpoint and then go by their tracker alone.
 const BY_TRACKER: [&str; 4] = ["deepspeed", "easyckpt-deepspeed", "easyckpt-megatron", "dlrover"];
+
+/// What is said of a file that no right to read would help.
+const LARGER_THAN_READ: &str = "larger than is read";
 
 /// What brings the trainer to the chosen checkpoint where its argument may not.
 pub(super) struct Mend {
@@ -67,8 +70,15 @@ pub(super) fn mend(
 
 /// Sentences on how to go on, where nothing was chosen.
 pub(super) fn hints(findings: &Findings) -> Vec<String> {
-    if findings.chosen.is_some() || !findings.ambiguous.is_empty() {
+    if findings.chosen.is_some() {
         return Vec::new();
+    }
+    if !findings.ambiguous.is_empty() {
+        // One folder that has the names of several formats: naming it again would not help.
+        let is_mixed = findings.ambiguous_of.iter().any(|names| names.contains(" and of "));
+        let hint = "one folder has names of several formats: say which is meant by `--format WORD`, and in \
+                    a job file by format = \"WORD\" (the words: docs/checkpoints.md)";
+        return is_mixed.then(|| hint.to_owned()).into_iter().collect();
     }
     let mut hints: Vec<String> = findings.doubt.iter().cloned().collect();
     if findings.candidates.is_empty() {
@@ -96,7 +106,17 @@ pub(super) fn hints(findings: &Findings) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if count(Wholeness::Unreadable) > 0 {
+    let is_too_large = |candidate: &&Candidate| candidate.why.contains(LARGER_THAN_READ);
+    let unreadable = findings.candidates.iter().filter(|c| c.wholeness == Wholeness::Unreadable);
+    let (too_large, refused): (Vec<_>, Vec<_>) = unreadable.partition(is_too_large);
+    if !too_large.is_empty() {
+        hints.push(
+            "a file that is larger than is read cannot be judged (the limits: docs/checkpoints.md): see \
+             for yourself whether it is whole; with `--pattern` and `--required` its name is enough"
+                .to_owned(),
+        );
+    }
+    if !refused.is_empty() {
         hints.push(
             "what may not be read cannot be judged: restore archived objects, or give these keys the \
              right to read"

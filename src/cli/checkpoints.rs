@@ -1,7 +1,7 @@
 //! `spotkeeper checkpoints JOB|URL`: what is there, what is thought of it, and which one a new
 //! attempt would go on from. A job's are looked at by the daemon; a URL's by this process.
 
-use super::output::{Column, Format, Page, as_json, or_dash, step, table};
+use super::output::{Column, Format, Page, as_json, or_dash, table};
 use super::{Console, Exit, Failure};
 use crate::api::wire::document;
 use crate::checkpoint::location;
@@ -114,7 +114,9 @@ pub fn render(found: &Value, shown: Shown, width: Option<u16>) -> String {
     let chosen = found.get("chosen").filter(|chosen| !chosen.is_null());
     match chosen {
         Some(chosen) => {
-            let step = step(chosen.get("step").and_then(Value::as_u64));
+            // In full: people copy it for `retry --from`.
+            let step = chosen.get("step").and_then(Value::as_u64);
+            let step = step.map_or_else(|| "-".to_owned(), |step| step.to_string());
             page.line("Chosen", &format!("step {step}, {}", text(chosen, "path")));
             page.line("Resume", text(chosen, "resume"));
             if let Some(mend) = chosen.get("mend") {

@@ -220,7 +220,8 @@ pub(super) async fn settle(case: Case<'_>, folder: &str) -> Result<parts::Settle
     let optimizers = states.optimizers();
     let torn = |why: String| Ok(Some(Judgement::torn(why)));
     if states.any_model().is_none() {
-        return torn(format!("{folder}: no model states"));
+        let place = if folder.is_empty() { String::new() } else { format!("{folder}: ") };
+        return torn(format!("{place}no model states"));
     }
     if let found @ Some(_) = parts::files(case, &states.files(), Pickles::Undecided).await? {
         return Ok(found);
