@@ -47,8 +47,7 @@ pub(super) struct NumberSkim<'n> {
     name: &'n str,
     /// Objects and lists that are open.
     depth: u64,
-    in_text: bool,
-    is_escaped: bool,
+    at: At,
     /// The last text directly in the object, as far as it may be the name.
     text: Vec<u8>,
     /// What stands behind the name, while it does.
@@ -59,6 +58,15 @@ pub(super) struct NumberSkim<'n> {
     is_odd: bool,
 }
 
+/// Where the next byte stands.
+#[derive(Debug, Clone, Copy)]
+enum At {
+    Plain,
+    Text,
+    /// Behind a backslash in a text.
+    Escape,
+}
+
 /// Bytes of the longest number that is kept.
 const DIGITS_LIMIT: usize = 24;
 
@@ -67,8 +75,7 @@ impl<'n> NumberSkim<'n> {
         Self {
             name,
             depth: 0,
-            in_text: false,
-            is_escaped: false,
+            at: At::Plain,
             text: Vec::new(),
             value: None,
             found: None,
@@ -80,10 +87,9 @@ impl<'n> NumberSkim<'n> {
     /// Takes the next bytes.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         for &byte in bytes {
-            if self.in_text {
-                self.take_text(byte);
-            } else {
-                self.take_plain(byte);
+            match self.at {
+                At::Plain => self.take_plain(byte),
+                At::Text | At::Escape => self.take_text(byte),
             }
         }
     }
@@ -94,11 +100,14 @@ impl<'n> NumberSkim<'n> {
     }
 
     fn take_text(&mut self, byte: u8) {
-        if !self.is_escaped && byte == b'"' {
-            self.in_text = false;
-            return;
-        }
-        self.is_escaped = !self.is_escaped && byte == b'\\';
+        self.at = match (self.at, byte) {
+            (At::Text, b'"') => {
+                self.at = At::Plain;
+                return;
+            }
+            (At::Text, b'\\') => At::Escape,
+            (At::Plain | At::Text | At::Escape, _) => At::Text,
+        };
         if self.depth == 1 && self.text.len() <= self.name.len() {
             self.text.push(byte);
         }
@@ -111,7 +120,7 @@ impl<'n> NumberSkim<'n> {
         }
         match byte {
             b'"' => {
-                self.in_text = true;
+                self.at = At::Text;
                 self.text.clear();
             }
             b':' if self.depth == 1 => {

@@ -329,8 +329,8 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let file = write(state.path(), &ask(Wish::Pause, Names::All)).unwrap();
         let folder = file.parent().unwrap();
-        let mut make = std::process::Command::new("mkfifo");
-        let made = make.arg(folder.join("0000000002.json")).status().unwrap();
+        let mut mkfifo = std::process::Command::new("mkfifo");
+        let made = mkfifo.arg(folder.join("0000000002.json")).status().unwrap();
         assert!(made.success());
         std::os::unix::fs::symlink(&file, folder.join("0000000003.json")).unwrap();
         fs::create_dir(folder.join("0000000004.json")).unwrap();

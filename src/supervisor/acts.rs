@@ -78,7 +78,9 @@ impl Driver {
         self.durably().await?;
         if ends_adoptions {
             // Not sooner: until then it is what keeps the job from being submitted.
-            keys.iter().for_each(|key| self.book.adopting.end(key));
+            for key in &keys {
+                self.book.adopting.end(key);
+            }
         }
         Ok(keys.iter().filter_map(|key| self.act_report(key, verb)).collect())
     }

@@ -195,7 +195,7 @@ fn required<'a>(looked_at: &[&'a Checkpoint]) -> (Vec<&'a str>, Option<String>) 
     let keys: Vec<&str> = common.into_iter().map(|(_, key)| key).collect();
     // Only a folder has parts.
     let are_files = some.iter().all(|c| c.objects.iter().all(|object| object.key.is_empty()));
-    let is_unnamed = keys.is_empty() && !(are_files && !some.is_empty());
+    let is_unnamed = keys.is_empty() && (some.is_empty() || !are_files);
     (if is_unnamed { vec!["FILE"] } else { keys }, lacks)
 }
 
@@ -270,7 +270,8 @@ mod tests {
             assert!(text.contains("--required 'opt.pt'"), "{text}");
             assert!(text.contains("step_30 lacks ") && !text.contains("'FILE'"), "{text}");
         }
-        let (required, lacks) = required(&[&full("step_30"), &full("step_20")]);
-        assert_eq!((required, lacks), (vec!["model.pt", "opt.pt"], None));
+        let (newest, older) = (full("step_30"), full("step_20"));
+        let (names, lacks) = required(&[&newest, &older]);
+        assert_eq!((names, lacks), (vec!["model.pt", "opt.pt"], None));
     }
 }

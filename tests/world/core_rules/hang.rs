@@ -400,7 +400,7 @@ fn a_person_and_the_gate_come_before_a_restart() {
     let key = desk.job.key.clone();
     let holds: [&dyn Fn(&mut Desk); 3] =
         [&|desk| desk.gate.place = None, &|desk| desk.gate.slot = false, &|desk| {
-            desk.gate.lease = Some(key.clone())
+            desk.gate.lease = Some(key.clone());
         }];
     for hold in holds {
         hold(&mut desk);
