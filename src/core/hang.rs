@@ -2,8 +2,8 @@
 //!
 //! Three signs: no new line in the logs that are read, pods that are lost while the others are
 //! silent, and no new whole checkpoint for several usual intervals. A new checkpoint also ends a
-//! silence of the logs: a trainer that saves works, however little it says. A log of which no line was
-//! seen in this run says nothing.
+//! silence of the logs: a trainer that saves works, however little it says. A log that never had a line
+//! is as silent as one that has no new one.
 //!
 //! What always holds: a sign counts from the first look of this process that showed it to the last
 //! one, by the boot clock, in the present run of this very attempt. A look that failed, a log that

@@ -444,7 +444,7 @@ mod tests {
     use super::*;
     use crate::core::forget::LOST_LOOKED_FOR;
     use crate::core::job::{Attempt, AttemptState, Outcome, OutcomeKind, Recovery, Start};
-    use crate::core::step::Pass;
+    use crate::core::step::{Input, Pass};
     use crate::core::terms::{ResumeTerms, Terms};
     use crate::core::verdict::{Cause, EndLook, Told, Verdict};
     use crate::model::checkpoint::{Location, Scheme, TrackerRewrite};
@@ -452,6 +452,8 @@ mod tests {
     use crate::model::ids::JobName;
     use crate::model::spec::{CredentialsRef, FirstStart, OnStopped, Retry};
     use crate::model::time::WallTime;
+    use crate::supervisor::work::Work;
+    use std::collections::VecDeque;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -742,6 +744,28 @@ mod tests {
             repair_tracker: false,
             parts: Vec::new(),
         }
+    }
+
+    #[test]
+    fn one_that_runs_is_woken_by_the_first_complete_pass_of_a_process() {
+        let owner = Owner::new("k3f9qz").expect("an owner");
+        let started = Now { wall: WallTime(0), boot: BootTime(0) };
+        let mut book = Book::new(owner, started, BTreeMap::new());
+        let job = open_job(None);
+        book.jobs.insert(job.key.clone(), job);
+        let mut pass = |complete, at| {
+            let pass = Pass {
+                place: place(),
+                started: BootTime(at),
+                complete,
+                same_caller: true,
+                server: None,
+            };
+            let mut pending = VecDeque::new();
+            book.passed(&pass, &mut pending);
+            pending.iter().filter(|work| matches!(work, Work::Input(_, Input::Tick))).count()
+        };
+        assert_eq!([pass(false, 1), pass(true, 2), pass(true, 3)], [0, 1, 0]);
     }
 
     #[test]

@@ -283,13 +283,15 @@ impl Book {
         let acceptance = self.acceptance(&pass.place);
         let started = self.started;
         let state = self.places.entry(pass.place.clone()).or_default();
-        state.passed(pass, acceptance, started);
+        let may_open = state.passed(pass, acceptance, started);
         if self.new_store && self.places_are_settled() {
             pending.push_back(Work::StoreSettled);
         }
         let waiting = self.jobs.values().filter(|job| {
             let idle = job.open.is_empty() && job.result.is_none();
-            idle && (job.wanted == Wanted::Cancel || job.block.is_none())
+            // Nothing else wakes one that runs and shows no news: its looks wait for this.
+            let runs_on = may_open && !job.open.is_empty();
+            runs_on || idle && (job.wanted == Wanted::Cancel || job.block.is_none())
         });
         let keys: Vec<JobKey> = waiting.map(|job| job.key.clone()).collect();
         pending.extend(keys.into_iter().map(|key| Work::Input(key, Input::Tick)));

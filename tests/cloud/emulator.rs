@@ -330,8 +330,12 @@ async fn a_second_start_on_the_folder_ends_what_had_not_ended() {
     let done = world.create(&short).await;
     let job = world.until(&done, "Failed").await;
     assert!(job["ReasonMessage"].as_str().is_some_and(|m| m.contains(r#""reason":"3""#)), "{job}");
-    let open = world.create(&body("open", "true")).await;
+    let mut long = body("open", "true");
+    long["Envs"] = json!({"EMULATOR_RUN_SECONDS": "600"});
+    let open = world.create(&long).await;
     world.until(&open, "Running").await;
+    let endless = world.create(&body("endless", "true")).await;
+    world.until(&endless, "Running").await;
     let World { folder, running, http } = world;
     drop(http);
     running.shutdown().await;
@@ -343,6 +347,7 @@ async fn a_second_start_on_the_folder_ends_what_had_not_ended() {
     assert_eq!(after[..before.len()], before[..]);
     assert_eq!(story(&after, &open).last().expect("a line"), "end Failed");
     assert_eq!(after.len(), before.len() + 1);
+    assert_eq!(world.get(&endless).await["Status"], "Running", "it has no end to miss");
     for id in [&done, &open] {
         let job = world.get(id).await;
         assert_eq!(job["Status"], "Failed");

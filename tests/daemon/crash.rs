@@ -3,7 +3,7 @@
 //!
 //! The emulator's ledger judges the first promise, the trainer's own log the second one.
 //!
-//!     SPOTKEEPER_KILLS=100 cargo test --test daemon killed -- --nocapture     what CI runs
+//!     SPOTKEEPER_KILLS=100 cargo test --test daemon killed -- --nocapture     the long form
 //!
 //! kills so often at random times, and at least ten times at each point.
 

@@ -221,19 +221,11 @@ impl Hang {
         tails.sort_unstable();
         tails.dedup();
         tails.truncate(TAILS_LIMIT);
-        // In a record of a program that took an empty log for a silent one.
-        self.logs.take_if(|logs| logs.tails.is_empty());
         let before = self.logs.as_mut();
         let is_new =
             before.as_ref().is_some_and(|logs| tails.iter().any(|t| !logs.tails.contains(t)));
         self.fault = kept(seen.unread.as_deref().unwrap_or_default());
         match before {
-            // Where no line ever came, nobody knows whether any would.
-            None if tails.is_empty() => {
-                if self.fault.is_empty() {
-                    "no log line of this run was seen yet".clone_into(&mut self.fault);
-                }
-            }
             // A log that is gone, or cut shorter, is not one that is silent.
             Some(logs) if !is_new && tails.len() < logs.tails.len() && self.fault.is_empty() => {
                 "lines that were there are gone".clone_into(&mut self.fault);
@@ -282,12 +274,13 @@ impl Hang {
     /// A sign in words.
     fn words(&self, sign: Sign) -> String {
         let silent = self.logs.as_ref().map_or_else(String::new, |logs| {
-            let Logs { asked, all, standing, .. } = logs;
+            let Logs { tails, asked, all, standing } = logs;
+            let what = if tails.is_empty() { "no log line at all" } else { "no new log line" };
             let which = match (asked, all) {
                 (1, 1) => String::new(),
                 (asked, all) => format!(" ({asked} of {all} pods asked)"),
             };
-            format!("no new log line for {}{which}", human(standing.time()))
+            format!("{what} for {}{which}", human(standing.time()))
         });
         match (sign, &self.lost, self.saved) {
             (Sign::PodsLost, Some(Lost { count, all, names, .. }), _) => {
@@ -310,9 +303,7 @@ pub fn evidence(attempt: &Attempt, policy: &HangPolicy) -> Vec<Evidence> {
         let is_enough = is_so && seen.looks >= LOOKS_ENOUGH && seen.time() >= limit;
         found.push(Evidence { sign, seen: seen.time(), limit, is_enough, until: seen.until });
     };
-    if let (Some(limit), Some(logs)) =
-        (policy.log_silence, hang.logs.as_ref().filter(|logs| !logs.tails.is_empty()))
-    {
+    if let (Some(limit), Some(logs)) = (policy.log_silence, &hang.logs) {
         if let Some(lost) = &hang.lost {
             let limit = limit.min(LOST_PODS_AFTER);
             let shorter = [lost.standing, logs.standing].into_iter();

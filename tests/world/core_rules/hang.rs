@@ -179,35 +179,12 @@ fn what_cannot_be_read_says_nothing() {
 }
 
 #[test]
-fn a_log_of_which_no_line_was_ever_seen_says_nothing() {
-    let lost = |tails: &[u64]| PodsSeen {
-        all: 2,
-        lost: vec!["dlc1-worker-1".to_owned()],
-        ..self::tails(tails)
-    };
-    for seen in [tails(&[]), lost(&[])] {
-        let mut desk = silent(BOTH);
-        for _ in 0..60 {
-            shown(&mut desk, seen.clone());
-        }
-        let told = (desk.count(Word::Alarm), desk.stops(), desk.count(Word::Held));
-        assert_eq!(told, (0, 0, 1), "the log service may be off");
-        let fault = desk.job.open[0].hang().expect("a hang").fault();
-        assert!(fault.contains("no log line of this run"), "{fault}");
-    }
-    // From its first line on it may be silent.
+fn a_job_that_never_printed_a_line_is_silent() {
     let mut desk = silent(BOTH);
-    shown(&mut desk, tails(&[]));
-    hangs(&mut desk, &[7], whole(&[100]));
+    hangs(&mut desk, &[], whole(&[100]));
     assert_eq!(desk.stops(), 1);
-    // A record of a program that took an empty one for a silent one.
-    let mut desk = silent(BOTH);
-    stays(&mut desk, &[7], 30 * MINUTE);
-    let mut record = serde_json::to_value(&desk.job).expect("a record");
-    record["open"][0]["state"]["Live"]["hang"]["logs"]["tails"] = serde_json::json!([]);
-    desk.job = serde_json::from_value(record).expect("an earlier record");
-    shown(&mut desk, tails(&[]));
-    assert!(!watches(&desk) && desk.stops() == 0);
+    let text = &desk.told.last().expect("a stop").text;
+    assert!(text.contains("no log line at all for 3"), "{text}");
 }
 
 /// A stop of a hang is on record, and the process that decided it is gone.
