@@ -16,6 +16,8 @@ const LIVES: Range<u64> = 0..300;
 const LONG: u64 = 20_000;
 /// Lives that one deliberate bug gets before it has to be caught.
 const LIVES_A_BUG: u64 = 1_500;
+/// The same for one that is told and not asked for.
+const LIVES_SELDOM: u64 = 50;
 /// Seeds that a thread takes at one time.
 const CHUNK: u64 = 50;
 
@@ -186,4 +188,8 @@ fn each_deliberate_bug_is_caught_by_its_invariant() {
     });
     let missed = missed.into_inner().expect("unpoisoned");
     assert!(missed.is_empty(), "not caught: {missed:?}");
+    for bug in Bug::SELDOM {
+        let found = caught(bug, LIVES_SELDOM).map(|(seed, _)| seed);
+        println!("{bug:?}: of {LIVES_SELDOM} lives the first that shows it: {found:?}");
+    }
 }
