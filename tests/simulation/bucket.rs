@@ -86,7 +86,7 @@ impl Bucket {
     /// When anything was last written there.
     pub(crate) fn last_written(&self, prefix: &str, now: u64) -> Option<u64> {
         let newest = |s: &Saved| s.whole_from.filter(|from| *from <= now).unwrap_or(s.written);
-        self.saved.get(prefix)?.iter().map(newest).max()
+        self.saved.get(prefix)?.iter().filter(|s| s.written <= now).map(newest).max()
     }
 
     /// The newest whole one that is not passed over.

@@ -243,7 +243,10 @@ pub(crate) fn long_travel(rng: &mut Rng, stormy: bool) -> u64 {
     travel(rng) + long
 }
 
+/// The longest way of a call or an answer that is not delayed.
+pub(crate) const TRAVEL_LIMIT: u64 = 2 * SECOND + 20;
+
 /// The time that an answer takes.
 pub(crate) fn travel(rng: &mut Rng) -> u64 {
-    20 + rng.below(2 * SECOND)
+    20 + rng.below(TRAVEL_LIMIT - 20)
 }

@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::cloud::{Counter, Origin, Remote};
+use crate::faults;
 use crate::invariants::{COPY, FOUND, RESTARTS};
 use spotkeeper::core::job::Wanted;
 use spotkeeper::core::step::Past;
@@ -88,7 +89,11 @@ impl World {
                 || job.is_none_or(|job| job.result.is_some() || job.wanted == Wanted::Cancel);
             let retried = self.judge.retried.get(&plan.key).is_some_and(|at| at.0 >= gone);
             let still = (!nothing_follows && !retried)
-                .then(|| now - self.bucket.last_written(plan.prefix, now).unwrap_or(0));
+                // What was written while the answer of the last look was on its way was not seen.
+                .then(|| {
+                    let looked = now.saturating_sub(faults::TRAVEL_LIMIT);
+                    looked - self.bucket.last_written(plan.prefix, looked).unwrap_or(0)
+                });
             self.judge.lost(&remote.cloud.id, now - gone, still);
             let remote = &mut self.remotes[n];
             (remote.origin, remote.passes) = (Origin::Late, 0);
