@@ -80,7 +80,9 @@ impl World {
             if remote.origin != Origin::Ours || !remote.is_alive() || self.down {
                 continue;
             }
-            if !self.has_ended(&remote.cloud.id) {
+            let mut open = self.book.jobs.values().flat_map(|job| &job.open);
+            // One that came back was taken up.
+            if !self.has_ended(&remote.cloud.id) || open.any(|a| a.id() == Some(&remote.cloud.id)) {
                 continue;
             }
             let (now, plan) = (self.clock.ms, &self.plans[remote.job]);
