@@ -256,7 +256,7 @@ impl Meeting {
                     Self::Never("nothing is sent while a look is out, and a start voids it")
                 }
                 S::Waiting | S::Ready => {
-                    Self::Never("both come of a look's answer; a later look leaves them")
+                    Self::Seldom("both come of a look's answer, and a second answer is rare")
                 }
                 S::Cancelling | S::TwoOpen | S::Missing | S::StopAsked => Self::Seldom(
                     "a look beside an open attempt comes after a restart in place, and is out for \
