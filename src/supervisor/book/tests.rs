@@ -1,4 +1,3 @@
-
 use super::*;
 use crate::core::forget::LOST_LOOKED_FOR;
 use crate::core::job::{Attempt, AttemptState, Outcome, OutcomeKind, Recovery, Start};
