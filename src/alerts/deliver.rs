@@ -42,10 +42,33 @@ pub enum DeliveryError {
     TooSlow,
 }
 
+/// Codes within an answer of 200 that mean "not now": DingTalk's, WeCom's and Feishu's for too many
+/// messages.
+const NOT_NOW: [i64; 3] = [130_101, 45_009, 11_232];
+/// Statuses that are about what was sent; any other one would meet every message alike.
+const OF_THE_MESSAGE: [u16; 4] = [400, 413, 415, 422];
+
+impl DeliveryError {
+    /// Whether the receiver answered, and another message may do better.
+    pub fn is_about_the_message(&self) -> bool {
+        match self {
+            Self::Refused(refused) => refused.of_the_message,
+            Self::Secret(_)
+            | Self::NoUrl(_)
+            | Self::NoAnswer(_)
+            | Self::Mail(_)
+            | Self::TooSlow => false,
+        }
+    }
+}
+
 /// A receiver's no.
 #[derive(Debug, thiserror::Error)]
-#[error("the receiver did not take it: {0}")]
-pub struct Refused(String);
+#[error("the receiver did not take it: {why}")]
+pub struct Refused {
+    why: String,
+    of_the_message: bool,
+}
 
 impl Refused {
     /// A no within an answer of 200: its code, and the field that explains it.
@@ -53,8 +76,15 @@ impl Refused {
         let read: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
         let why = read.get(why).and_then(|why| why.as_str()).unwrap_or("its answer says no more");
         match code {
-            Some(code) => Self(format!("{key} {code}: {}", shown(why))),
-            None => Self(format!("no {key} in its answer: {}", shown(body))),
+            Some(code) => Self {
+                why: format!("{key} {code}: {}", shown(why)),
+                of_the_message: !NOT_NOW.contains(&code),
+            },
+            // Somebody else has answered.
+            None => Self {
+                why: format!("no {key} in its answer: {}", shown(body)),
+                of_the_message: false,
+            },
         }
     }
 }
@@ -166,5 +196,6 @@ async fn post(client: &reqwest::Client, outgoing: Outgoing) -> Result<String, De
     if status.is_success() {
         return Ok(body);
     }
-    Err(Refused(format!("HTTP {}: {}", status.as_u16(), shown(&body))).into())
+    let why = format!("HTTP {}: {}", status.as_u16(), shown(&body));
+    Err(Refused { why, of_the_message: OF_THE_MESSAGE.contains(&status.as_u16()) }.into())
 }

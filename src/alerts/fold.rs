@@ -40,12 +40,17 @@ pub enum Next {
     Nothing,
 }
 
-/// Which of `waiting`, oldest first, go next.
-pub fn next(channel: &Channel, waiting: &[Alert], sent: &Sent, now: Now) -> Next {
+/// Which of `waiting`, oldest first, go next; not those of the jobs in `held`.
+pub fn next<'a>(
+    channel: &Channel,
+    waiting: &'a [Alert],
+    sent: &Sent,
+    mut held: BTreeSet<&'a str>,
+    now: Now,
+) -> Next {
     if is_quiet(channel, now.wall) {
         return Next::Nothing;
     }
-    let mut held: BTreeSet<&str> = BTreeSet::new();
     let mut later: Option<BootTime> = None;
     for (place, first) in waiting.iter().enumerate() {
         if held.contains(first.job.as_str()) {
@@ -129,6 +134,10 @@ mod tests {
     use std::time::Duration;
 
     const NOW: Now = Now { wall: WallTime(1_796_000_000_000), boot: BootTime(1_000_000) };
+
+    fn next(channel: &Channel, waiting: &[Alert], sent: &Sent, now: Now) -> Next {
+        super::next(channel, waiting, sent, BTreeSet::new(), now)
+    }
 
     fn later(time: Duration) -> Now {
         Now { wall: NOW.wall.plus(time), boot: NOW.boot.plus(time) }

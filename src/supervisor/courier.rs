@@ -1,17 +1,21 @@
 //! Delivers the alerts of one channel: one task, one client, one message after the other.
 //!
-//! What always holds: a message is tried until it is taken or too old, in order, with a back-off; its
-//! alerts leave the store only after that. A receiver that is down or hangs holds up nobody but
-//! itself. After a crash between delivery and commit the same ids are sent once more.
+//! What always holds: a message is tried until it is taken or too old, with a back-off; its alerts
+//! leave the store only after that. Alerts of one job keep their order. A message that its receiver
+//! refuses while it takes others holds up the alerts of its own job only, and is given up after
+//! some tries ([`failures`]). A receiver that is down or hangs holds up nobody but itself. After a crash
+//! between delivery and commit the same ids are sent once more.
 //!
 //! It must not write to the store (the driver does), nor wait for the driver while it sends.
 
+mod failures;
+
+use self::failures::{Failures, Then};
 use super::driver::chain;
 use super::work::Message as Told;
 use crate::alerts::{self, DeliveryError, Message, Next, Sent};
-use crate::core::retry;
 use crate::model::alert::{Alert, Channel};
-use crate::model::time::BootTime;
+use crate::model::time::{BootTime, Now};
 use crate::service::clock::Clock;
 use crate::store::{Handle, StoreError, records};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,11 +35,20 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 pub(super) struct Deliveries(Arc<Mutex<BTreeMap<String, Tally>>>);
 
 /// Of one channel.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     pub(super) messages: u64,
     pub(super) failures: u64,
     pub(super) given_up: u64,
+    /// What keeps alerts from being delivered now.
+    pub(super) trouble: Option<Trouble>,
+}
+
+/// Deliveries that fail.
+#[derive(Debug, Clone)]
+pub(super) struct Trouble {
+    pub(super) since: BootTime,
+    pub(super) text: String,
 }
 
 impl Deliveries {
@@ -46,7 +59,7 @@ impl Deliveries {
 
     pub(super) fn of(&self, channel: &str) -> Tally {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(channel).copied().unwrap_or_default()
+        all.get(channel).cloned().unwrap_or_default()
     }
 }
 
@@ -66,8 +79,7 @@ struct Memory {
     sent: Sent,
     /// Delivered, and perhaps still in the store.
     done: BTreeSet<Vec<u8>>,
-    /// Tries in a row that failed.
-    failures: u32,
+    failures: Failures,
 }
 
 impl Courier {
@@ -84,11 +96,6 @@ impl Courier {
             };
             let now = self.clock.now().boot;
             let wait = until.map_or(LONGEST_SLEEP, |at| at.since(now)).min(LONGEST_SLEEP);
-            if memory.failures > 0 {
-                // Something new must not shorten the wait for a receiver that is down.
-                tokio::time::sleep(wait).await;
-                continue;
-            }
             tokio::select! {
                 changed = self.news.changed() => {
                     if changed.is_err() {
@@ -104,52 +111,73 @@ impl Courier {
     async fn look(&self, memory: &mut Memory) -> Result<Option<BootTime>, StoreError> {
         let mut is_first = true;
         loop {
+            let now = self.clock.now();
+            if let Some(at) = memory.failures.not_before(now.boot) {
+                return Ok(Some(at));
+            }
             let (keys, waiting) = self.waiting(memory, is_first).await?;
             is_first = false;
-            let now = self.clock.now();
-            let (message, places) = match alerts::next(&self.channel, &waiting, &memory.sent, now) {
-                Next::Send(message, places) => (message, places),
-                Next::Later(at) => return Ok(Some(at)),
-                Next::Nothing => return Ok(None),
-            };
+            let (held, again) = memory.failures.held(now.boot);
+            let (message, places) =
+                match alerts::next(&self.channel, &waiting, &memory.sent, held, now) {
+                    Next::Send(message, places) => (message, places),
+                    Next::Later(at) => return Ok(Some(again.map_or(at, |again| again.min(at)))),
+                    Next::Nothing => return Ok(again),
+                };
             let delivered = alerts::deliver(&self.client, &self.channel, &message, now.wall).await;
             let now = self.clock.now();
-            let is_old = message.alerts.iter().all(|alert| now.wall.since(alert.at) > TOO_OLD);
-            match delivered {
-                Ok(()) => self.took(memory, &message, now.boot),
-                Err(error) => {
-                    self.failed(memory, &message, &error, is_old);
-                    if !is_old {
-                        return Ok(Some(now.boot.plus(retry::after_fault(memory.failures))));
-                    }
+            let is_over = match delivered {
+                Ok(()) => {
+                    self.took(memory, &message, now.boot);
+                    true
                 }
+                Err(error) => self.is_given_up(memory, &message, &error, now),
+            };
+            let trouble = memory.failures.trouble().map(|(since, text)| Trouble { since, text });
+            self.deliveries.change(&self.channel.name, |tally| tally.trouble = trouble);
+            if is_over {
+                let done: Vec<_> = places.into_iter().map(|place| keys[place].clone()).collect();
+                memory.done.extend(done.iter().cloned());
+                // A driver that is gone has nobody left to tell.
+                drop(self.driver.send(Told::AlertsDone(done)).await);
             }
-            let done: Vec<_> = places.into_iter().map(|place| keys[place].clone()).collect();
-            memory.done.extend(done.iter().cloned());
-            // A driver that is gone has nobody left to tell.
-            drop(self.driver.send(Told::AlertsDone(done)).await);
         }
     }
 
     fn took(&self, memory: &mut Memory, message: &Message, now: BootTime) {
-        if memory.failures > 0 {
+        if memory.failures.note_taken(job_of(message)) {
             tracing::info!(channel = %self.channel.name, "alerts are delivered again");
         }
-        memory.failures = 0;
         memory.sent.note(message, now);
         self.deliveries.change(&self.channel.name, |tally| tally.messages += 1);
     }
 
-    fn failed(&self, memory: &mut Memory, message: &Message, error: &DeliveryError, is_old: bool) {
-        let (channel, why) = (&self.channel.name, chain(error));
-        memory.failures = memory.failures.saturating_add(1);
+    /// Notes a failure, and answers whether the message is not tried again.
+    fn is_given_up(
+        &self,
+        memory: &mut Memory,
+        message: &Message,
+        error: &DeliveryError,
+        now: Now,
+    ) -> bool {
+        let (channel, job, why) = (&self.channel.name, job_of(message), chain(error));
+        let is_old = message.alerts.iter().all(|alert| now.wall.since(alert.at) > TOO_OLD);
+        let of_message = error.is_about_the_message();
+        let then = memory.failures.note_failed(job, of_message, is_old, now.boot);
         self.deliveries.change(channel, |tally| tally.failures += 1);
-        if is_old {
-            let alerts = message.alerts.len() as u64;
-            self.deliveries.change(channel, |tally| tally.given_up += alerts);
-            tracing::error!(%channel, alerts, %why, "alerts that nobody took for 7 days are given up");
-        } else if memory.failures == 1 {
-            tracing::warn!(%channel, %why, "an alert was not delivered; it is tried again");
+        match then {
+            Then::TryAgain { is_first } => {
+                if is_first {
+                    tracing::warn!(%channel, %job, %why, "an alert was not delivered; it is tried again");
+                }
+                false
+            }
+            Then::GiveUp => {
+                let alerts = message.alerts.len() as u64;
+                self.deliveries.change(channel, |tally| tally.given_up += alerts);
+                tracing::error!(%channel, %job, alerts, %why, "alerts that nobody takes are given up");
+                true
+            }
         }
     }
 
@@ -182,4 +210,9 @@ impl Courier {
         }
         Ok((keys, waiting))
     }
+}
+
+/// The job that a message is about; empty for a summary.
+fn job_of(message: &Message) -> &str {
+    message.alerts.first().map_or("", |alert| alert.job.as_str())
 }

@@ -46,6 +46,9 @@ impl Driver {
         let mut checks = vec![self.store_check()];
         checks.extend(self.disk_check());
         checks.extend(self.listener_check());
+        checks.extend(
+            self.log.outbox.channels().iter().map(|channel| self.alerts_check(&channel.name)),
+        );
         for target in self.book.targets.values() {
             checks.extend(self.target_checks(target));
         }
@@ -81,6 +84,18 @@ impl Driver {
         let why = self.deaf.as_ref()?;
         let text = format!("the API does not listen on TCP until a restart: {why}");
         Some(check("api/tcp".into(), Outcome::Degraded, None, text))
+    }
+
+    /// Whether the alerts of a channel arrive.
+    fn alerts_check(&self, channel: &str) -> Check {
+        let (outcome, age, text) = match self.deliveries.of(channel).trouble {
+            None => (Outcome::Ok, None, "nothing is known against it".to_owned()),
+            Some(trouble) => {
+                let age = self.clock.now().boot.since(trouble.since);
+                (Outcome::Degraded, Some(age), trouble.text)
+            }
+        };
+        check(format!("alerts/{channel}"), outcome, age, text)
     }
 
     /// That of its sweeps, and that of its keys.

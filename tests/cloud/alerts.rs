@@ -123,6 +123,26 @@ async fn a_receiver_that_was_down_gets_everything_in_order_once_each() {
     stage.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_is_refused_holds_up_the_alerts_of_its_own_job_only() {
+    let mut stage = stage("events = [\"SUBMITTED\"]\nfold = \"0s\"").await;
+    for name in ["one", "two"] {
+        stage.put_job(name, &Job { envs: LONG, saves: name, ..Job::default() });
+    }
+    stage.start().await;
+    for name in ["one", "two"] {
+        stage.until_phase(name, "RUNNING").await;
+    }
+    let server =
+        Server::start(vec![Reply::http(400, "not these words"), Reply::http(200, "")]).await;
+    put_address(&stage, &server.url);
+    until_delivered(&stage).await;
+    let jobs: Vec<_> = came(&server).iter().map(|alert| alert["job"].clone()).collect();
+    assert_eq!(jobs.len(), 3, "{jobs:?}");
+    assert!(jobs[0] != jobs[1] && jobs[0] == jobs[2], "{jobs:?}");
+    stage.end().await;
+}
+
 fn count(body: &[u8]) -> usize {
     let body: Value = serde_json::from_slice(body).expect("JSON");
     body["alerts"].as_array().map_or(0, Vec::len)
