@@ -105,7 +105,8 @@ impl<'n, 's> Table<'n, 's> {
 
     /// Takes a value of any type.
     pub(super) fn take(&mut self, key: &'static str) -> Option<Found<DeValue<'s>>> {
-        debug_assert!(
+        #[cfg(test_hooks)]
+        assert!(
             schema::find(self.keys, &self.path, key).is_some(),
             "{}.{key} is not in the schema",
             self.path

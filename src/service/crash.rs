@@ -1,11 +1,11 @@
 //! What a test may break in this process: named points at which it is killed, as `kill -9` would,
 //! rules that it is made to forget, and a loop that stands still.
 //!
-//! `SPOTKEEPER_CRASH_AT=NAME:N` ends the process the N-th time the point NAME is passed. Builds
-//! without debug assertions (releases) have no crash points.
+//! `SPOTKEEPER_CRASH_AT=NAME:N` ends the process the N-th time the point NAME is passed.
+//! Releases have no crash points (`test_hooks` is set by build.rs).
 
 /// Passes the crash point `name`.
-#[cfg(debug_assertions)]
+#[cfg(test_hooks)]
 pub fn point(name: &str) {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,11 +25,11 @@ pub fn point(name: &str) {
 }
 
 /// Passes the crash point `name`.
-#[cfg(not(debug_assertions))]
+#[cfg(not(test_hooks))]
 pub fn point(_name: &str) {}
 
 /// Panics in a step of the job that `SPOTKEEPER_PANIC_JOB` names.
-#[cfg(debug_assertions)]
+#[cfg(test_hooks)]
 pub fn panic_for(job: &str) {
     use std::sync::OnceLock;
     static WANTED: OnceLock<Option<String>> = OnceLock::new();
@@ -38,12 +38,12 @@ pub fn panic_for(job: &str) {
 }
 
 /// Panics in a step of the job that `SPOTKEEPER_PANIC_JOB` names.
-#[cfg(not(debug_assertions))]
+#[cfg(not(test_hooks))]
 pub fn panic_for(_job: &str) {}
 
 /// Whether a look takes the newest checkpoint, whole or not: `SPOTKEEPER_TEST_NEWEST=1`. A test
 /// sees with it that the demo fails without the rule.
-#[cfg(debug_assertions)]
+#[cfg(test_hooks)]
 pub fn takes_newest() -> bool {
     use std::sync::OnceLock;
     static WANTED: OnceLock<bool> = OnceLock::new();
@@ -51,14 +51,14 @@ pub fn takes_newest() -> bool {
 }
 
 /// Whether a look takes the newest checkpoint, whole or not.
-#[cfg(not(debug_assertions))]
+#[cfg(not(test_hooks))]
 pub fn takes_newest() -> bool {
     false
 }
 
 /// Stands still for ever, once the file that `SPOTKEEPER_FREEZE` names is there; it takes the file
 /// away first. What runs on other threads goes on.
-#[cfg(debug_assertions)]
+#[cfg(test_hooks)]
 pub fn freeze() {
     use std::sync::OnceLock;
     static WANTED: OnceLock<Option<std::path::PathBuf>> = OnceLock::new();
@@ -73,5 +73,5 @@ pub fn freeze() {
 }
 
 /// Stands still for ever, where a test asks for it.
-#[cfg(not(debug_assertions))]
+#[cfg(not(test_hooks))]
 pub fn freeze() {}

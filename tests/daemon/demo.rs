@@ -116,7 +116,7 @@ fn the_figures_are_the_sum_of_the_files_and_no_saved_step_is_lost() {
 }
 
 #[test]
-#[cfg(debug_assertions)]
+#[cfg(test_hooks)]
 fn taking_the_newest_checkpoint_instead_of_the_newest_whole_one_makes_it_fail() {
     let root = tempfile::tempdir().expect("a folder");
     let folder = root.path().join("demo");
