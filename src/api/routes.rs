@@ -281,7 +281,7 @@ async fn evidence(
 
 async fn body(State(door): State<Door>, Path(name): Path<String>) -> Answer {
     let body = ask(&door, door.waits.answer, |reply| Request::Body { name, reply }).await??;
-    Ok(answer(&wire::BodyDocument { body }))
+    Ok(answer(&wire::BodyDocument { body: body.body, spec: body.spec }))
 }
 
 async fn checkpoints(State(door): State<Door>, Path(name): Path<String>) -> Answer {

@@ -70,6 +70,9 @@ pub struct JobList {
 pub struct BodyDocument {
     /// The CreateJob body of the next attempt, secrets left out.
     pub body: Value,
+    /// The accepted content of the job file, secrets left out.
+    #[serde(default)]
+    pub spec: Value,
 }
 
 /// What `POST /api/v1/act` takes.

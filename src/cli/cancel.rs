@@ -42,7 +42,7 @@ pub async fn cancel(args: &CancelArgs, console: &mut Console<'_>) -> Result<Exit
         console.remark("No jobs to cancel.")?;
         return Ok(Exit::Done);
     }
-    if !args.yes && !agreed(args, &rows, console)? {
+    if !args.yes && !agreed("cancel", args.all, &rows, console)? {
         console.remark("Nothing was cancelled.")?;
         return Ok(Exit::Error);
     }
@@ -75,14 +75,20 @@ fn cancel_at_start(
     write_down(failure, Wish::Cancel, names, console)
 }
 
-fn agreed(args: &CancelArgs, rows: &[JobRow], console: &mut Console<'_>) -> Result<bool, Failure> {
+/// Asks whether these are to be cancelled; for those that nobody named, by their number.
+pub(super) fn agreed(
+    verb: &str,
+    by_number: bool,
+    rows: &[JobRow],
+    console: &mut Console<'_>,
+) -> Result<bool, Failure> {
     let asked = question(rows);
-    if args.all && rows.len() > 1 {
+    if by_number && rows.len() > 1 {
         let number = rows.len().to_string();
-        let typed = console.ask("cancel", "-y", &format!("{asked} Type the number of jobs:"))?;
+        let typed = console.ask(verb, "-y", &format!("{asked} Type the number of jobs:"))?;
         return Ok(typed == number);
     }
-    let typed = console.ask("cancel", "-y", &format!("{asked} [y/N]"))?;
+    let typed = console.ask(verb, "-y", &format!("{asked} [y/N]"))?;
     Ok(matches!(typed.to_lowercase().as_str(), "y" | "yes"))
 }
 

@@ -1,6 +1,7 @@
 //! `spotkeeper check [FILE..]`: reads daemon file and job files, and reports everything that is
 //! wrong. Sends nothing and needs no daemon.
 
+use super::{Console, Exit, Failure};
 use crate::config::codes;
 use crate::config::daemon::{DAEMON_FILE, DaemonFile, Surroundings, load_daemon};
 use crate::config::diagnostic::{Anchor, Diagnostic, Severity, accepted, sort};
@@ -37,7 +38,8 @@ pub struct Request {
 
 /// Checks, writes the findings to `out`, and returns the exit code.
 pub fn check(request: &Request, around: &Surroundings, out: &mut dyn Write) -> io::Result<u8> {
-    let (diagnostics, files) = findings(request, around);
+    let (diagnostics, set) = findings(request, around);
+    let files = 1 + set.accepted.len() + set.rejected.len();
     let count = |severity| diagnostics.iter().filter(|d| d.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     match request.form {
@@ -67,8 +69,23 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Everything that was found, and the number of files that were looked at.
-fn findings(request: &Request, around: &Surroundings) -> (Vec<Diagnostic>, usize) {
+/// The job files of a command that needs them right.
+pub(super) fn read(
+    files: &[PathBuf],
+    console: &mut Console<'_>,
+) -> Result<(JobSet, Option<Exit>), Failure> {
+    let config = console.global.config.clone();
+    let request = Request { config, files: files.to_vec(), form: Form::Text };
+    let (diagnostics, set) = findings(&request, &Surroundings::of_this_process());
+    for error in diagnostics.iter().filter(|one| one.severity == Severity::Error) {
+        console.out.flush()?;
+        writeln!(console.err, "{error}")?;
+    }
+    Ok((set, (!accepted(&diagnostics)).then_some(Exit::ConfigNotValid)))
+}
+
+/// Everything that was found, and what the job files ask for.
+fn findings(request: &Request, around: &Surroundings) -> (Vec<Diagnostic>, JobSet) {
     let config = request.config.clone().unwrap_or_else(|| DAEMON_FILE.into());
     let usual = request.config.is_none() && !request.files.is_empty();
     let daemon = if usual && !config.exists() {
@@ -88,7 +105,6 @@ fn findings(request: &Request, around: &Surroundings) -> (Vec<Diagnostic>, usize
         let jobs = request.files.iter().filter(|path| !same_file(path, &config));
         load_files(&jobs.cloned().collect::<Vec<_>>(), rules)
     };
-    let files = 1 + set.accepted.len() + set.rejected.len();
     let mut diagnostics = daemon.diagnostics;
     // Not wrong before the first start, so that a fresh file can be checked.
     if let Some(Err(mut missing)) = daemon.draft.as_ref().map(|draft| draft.require_owner(&config))
@@ -96,10 +112,10 @@ fn findings(request: &Request, around: &Surroundings) -> (Vec<Diagnostic>, usize
         missing.severity = Severity::Warning;
         diagnostics.push(*missing);
     }
-    diagnostics.extend(set.diagnostics);
+    diagnostics.extend(set.diagnostics.iter().cloned());
     diagnostics.extend(set.claims.iter().filter_map(no_folder));
     sort(&mut diagnostics);
-    (diagnostics, files)
+    (diagnostics, set)
 }
 
 /// A folder of checkpoints that is not there on this machine: the daemon could not look into it.

@@ -8,6 +8,7 @@
 pub mod act;
 pub mod adopt;
 pub mod alert;
+mod apply;
 mod asked;
 pub mod cancel;
 pub mod check;
@@ -28,6 +29,7 @@ pub mod failure;
 pub mod import;
 pub mod init;
 pub mod output;
+pub mod plan;
 pub mod ps;
 mod run;
 pub mod state;
@@ -134,6 +136,10 @@ pub enum Verb {
     Wait(wait::WaitArgs),
     /// Check daemon file and job files
     Check(CheckArgs),
+    /// Show what job files change of the jobs on record; changes nothing
+    Plan(plan::PlanArgs),
+    /// Wait until the daemon has taken the job files; `--prune` cancels jobs whose file is gone
+    Apply(apply::ApplyArgs),
     /// Look whether every target can be reached: keys, clock, permissions, buckets
     Doctor,
     /// Make a job file from the CreateJob body of a script, or from a job on DLC
@@ -303,17 +309,10 @@ pub fn main() -> ExitCode {
 }
 
 /// Words that are known for what a later version will do.
-const LATER: [(&str, &str); 3] = [
-    (
-        "logs",
-        "`spotkeeper evidence` writes what an attempt left behind, the last lines of its log among it",
-    ),
-    ("plan", "`spotkeeper check` says what is wrong with job files"),
-    (
-        "apply",
-        "the daemon takes job files from its jobs folder by itself; `spotkeeper cancel` ends a job",
-    ),
-];
+const LATER: [(&str, &str); 1] = [(
+    "logs",
+    "`spotkeeper evidence` writes what an attempt left behind, the last lines of its log among it",
+)];
 
 /// What to say about a verb that is no part of this version.
 fn not_in_this_version(word: &str) -> Option<String> {
@@ -354,6 +353,8 @@ fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<ExitCode, Failure> 
             let around = Surroundings::of_this_process();
             Ok(exit_of(check::check(&request, &around, console.out)?))
         }
+        Verb::Plan(args) => block_on(plan::plan(&args, console)),
+        Verb::Apply(args) => block_on(apply::apply(&args, console)),
         Verb::Alert(verb) => block_on(alert::alert(&verb, console)),
         Verb::Doctor => block_on(doctor::doctor(console)),
         Verb::Import(args) => block_on(import::import(&args, console)),

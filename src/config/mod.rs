@@ -16,6 +16,7 @@ pub mod job;
 pub mod mapping;
 pub mod nearest;
 mod parts;
+pub mod plan;
 pub mod schema;
 pub mod secret_shape;
 pub mod secrets;

@@ -5,7 +5,7 @@ use super::checkpoint::ResumeFrom;
 use super::ids::CloudId;
 use super::metrics::Page;
 use super::view::{
-    ActReport, DaemonView, EventPage, EvidenceView, JobPage, JobRow, ReadyView, WhyView,
+    ActReport, BodyView, DaemonView, EventPage, EvidenceView, JobPage, JobRow, ReadyView, WhyView,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -65,7 +65,7 @@ pub enum Request {
         /// The job.
         name: String,
         /// The answer.
-        reply: oneshot::Sender<Result<serde_json::Value, Refusal>>,
+        reply: oneshot::Sender<Result<BodyView, Refusal>>,
     },
     /// A look into the bucket of a job, now.
     Checkpoints {

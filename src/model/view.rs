@@ -50,6 +50,15 @@ pub struct JobRow {
     pub next: String,
 }
 
+/// What would be sent next, and what was asked for; secrets left out of both.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BodyView {
+    /// The CreateJob body.
+    pub body: serde_json::Value,
+    /// The accepted content of the job file.
+    pub spec: serde_json::Value,
+}
+
 /// Everything on one page: `describe`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobPage {

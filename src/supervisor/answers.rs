@@ -24,7 +24,7 @@ use crate::model::cloud::Status;
 use crate::model::handle::{Refusal, Request};
 use crate::model::ids::Mark;
 use crate::model::time::human;
-use crate::model::view::{DaemonView, EventPage, JobPage, JobRow, TargetView, WhyView};
+use crate::model::view::{BodyView, DaemonView, EventPage, JobPage, JobRow, TargetView, WhyView};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -307,7 +307,7 @@ impl Driver {
         Ok(EventPage { events: found.iter().map(event_view).collect(), next_after, gap })
     }
 
-    fn next_body(&self, job: &Job) -> Result<serde_json::Value, Refusal> {
+    fn next_body(&self, job: &Job) -> Result<BodyView, Refusal> {
         let spec = self
             .book
             .spec_of(job)
@@ -349,7 +349,9 @@ impl Driver {
                 envs.insert(variable.clone(), format!("(secret {name})").into());
             }
         }
-        Ok(body)
+        let spec = serde_json::to_value(&*spec)
+            .map_err(|error| Refusal::NotNow(super::driver::chain(&error)))?;
+        Ok(BodyView { body, spec: hide_secrets(&spec) })
     }
 
     fn checkpoints_of(

@@ -109,10 +109,12 @@ impl Measures {
         }
         for stored in events {
             *self.events.entry(stored.event.word).or_default() += 1;
-            match (stored.event.word, stored.event.attempt) {
-                (Word::Submitted, Some(no)) => self.note_submitted(stored, no, ended, book),
-                (Word::Checkpoint, _) => self.note_refused(&stored.event.data),
-                _ => {}
+            if stored.event.word == Word::Checkpoint {
+                self.note_refused(&stored.event.data);
+            }
+            let submitted = stored.event.attempt.filter(|_| stored.event.word == Word::Submitted);
+            if let Some(no) = submitted {
+                self.note_submitted(stored, no, ended, book);
             }
         }
     }

@@ -10,6 +10,7 @@
     reason = "a test's failure is for people to read, and its waits are real time"
 )]
 
+mod apply;
 mod blindness;
 mod canaries;
 mod copies;
@@ -22,6 +23,8 @@ mod harness;
 mod ledger;
 mod promises;
 mod scenarios;
+#[path = "../world/schema.rs"]
+mod schema;
 mod service;
 mod slow_bucket;
 mod tracker;

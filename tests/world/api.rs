@@ -23,8 +23,8 @@ use spotkeeper::model::ids::CloudId;
 use spotkeeper::model::metrics::{self, Page};
 use spotkeeper::model::time::WallTime;
 use spotkeeper::model::view::{
-    ActReport, CheckView, DaemonView, EventPage, EventView, EvidenceView, JobPage, JobRow,
-    MissingView, ReadyView, WhyView,
+    ActReport, BodyView, CheckView, DaemonView, EventPage, EventView, EvidenceView, JobPage,
+    JobRow, MissingView, ReadyView, WhyView,
 };
 use spotkeeper::store::asked::{self, Wish};
 use std::path::{Path, PathBuf};
@@ -121,7 +121,14 @@ fn respond(request: Request) {
             })));
         }
         Request::Body { name, reply } => {
-            drop(reply.send(known(&name).map(|_| json!({ "DisplayName": name }))));
+            drop(
+                reply.send(
+                    known(&name).map(|_| BodyView {
+                        body: json!({ "DisplayName": name }),
+                        spec: json!({}),
+                    }),
+                ),
+            );
         }
         Request::Checkpoints { name, reply } => drop(reply.send(
             known(&name).map(|_| json!({ "format": null, "chosen": null, "candidates": [] })),

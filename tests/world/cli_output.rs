@@ -478,7 +478,7 @@ fn the_question_before_a_cancel_says_what_is_lost() {
 fn each_document_is_as_its_schema_says() {
     let events = EventPage { events: log(), next_after: 11, gap: false };
     let refused = ErrorDocument { code: "E101".into(), message: "there is no job `x`".into() };
-    let body = BodyDocument { body: json!({ "DisplayName": "vit-large" }) };
+    let body = BodyDocument { body: json!({ "DisplayName": "vit-large" }), spec: json!({}) };
     let never = WhyView { attempt: None, checkpoint: Value::Null, ..why_view() };
     for (schema, value) in [
         ("ps", document(&JobList { jobs: rows() })),
