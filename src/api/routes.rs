@@ -127,6 +127,7 @@ pub fn router(handle: Handle, waits: Waits) -> Router {
         .route("/api/v1/jobs/{name}/why", get(why))
         .route("/api/v1/jobs/{name}/evidence", get(evidence))
         .route("/api/v1/jobs/{name}/body", get(body))
+        .route("/api/v1/jobs/{name}/logs", get(logs))
         .route("/api/v1/jobs/{name}/checkpoints", get(checkpoints))
         .route("/api/v1/jobs/{name}/cancel", act_on(ActVerb::Cancel))
         .route("/api/v1/jobs/{name}/pause", act_on(ActVerb::Pause))
@@ -276,6 +277,24 @@ async fn evidence(
 ) -> Answer {
     let attempt = query?.0.attempt;
     let view = ask(&door, door.waits.look, |reply| Request::Evidence { name, attempt, reply });
+    Ok(answer(&view.await??))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogsQuery {
+    attempt: Option<u32>,
+    rank: Option<u32>,
+}
+
+async fn logs(
+    State(door): State<Door>,
+    Path(name): Path<String>,
+    query: Result<Query<LogsQuery>, QueryRejection>,
+) -> Answer {
+    let LogsQuery { attempt, rank } = query?.0;
+    let rank = rank.unwrap_or_default();
+    let view = ask(&door, door.waits.look, |reply| Request::Logs { name, attempt, rank, reply });
     Ok(answer(&view.await??))
 }
 

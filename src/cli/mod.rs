@@ -28,6 +28,7 @@ pub mod explain;
 pub mod failure;
 pub mod import;
 pub mod init;
+pub mod logs;
 pub mod output;
 pub mod plan;
 pub mod ps;
@@ -118,6 +119,8 @@ pub enum Verb {
     Evidence(evidence::EvidenceArgs),
     /// Show what happened
     Events(events::EventsArgs),
+    /// Show what an attempt prints
+    Logs(logs::LogsArgs),
     /// Show the checkpoints of a job or below a URL, and which one would be resumed from
     Checkpoints(checkpoints::CheckpointsArgs),
     /// Stop jobs for good
@@ -258,13 +261,6 @@ pub fn main() -> ExitCode {
     let Cli { global, verb } = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(asked) => {
-            let word = asked.get(clap::error::ContextKind::InvalidSubcommand);
-            if let Some(later) = word.and_then(|word| not_in_this_version(&word.to_string())) {
-                let later = Failure::Usage(later);
-                let exit = later.exit();
-                drop(writeln!(io::stderr(), "{}", later.report()));
-                return exit.into();
-            }
             let exit = if asked.use_stderr() { Exit::Usage } else { Exit::Done };
             // Nothing is left to be done about a terminal that is gone.
             drop(asked.print());
@@ -308,18 +304,6 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Words that are known for what a later version will do.
-const LATER: [(&str, &str); 1] = [(
-    "logs",
-    "`spotkeeper evidence` writes what an attempt left behind, the last lines of its log among it",
-)];
-
-/// What to say about a verb that is no part of this version.
-fn not_in_this_version(word: &str) -> Option<String> {
-    let (word, instead) = LATER.iter().find(|(later, _)| *later == word)?;
-    Some(format!("`{word}` is not part of this version; {instead}"))
-}
-
 /// `NO_COLOR` (any value) and `TERM=dumb` turn colours off.
 fn colours_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
@@ -335,6 +319,7 @@ fn dispatch(verb: Verb, console: &mut Console<'_>) -> Result<ExitCode, Failure> 
         Verb::Why(args) => block_on(why::why(&args, console)),
         Verb::Evidence(args) => block_on(evidence::evidence(&args, console)),
         Verb::Events(args) => block_on(events::events(&args, console)),
+        Verb::Logs(args) => block_on(logs::logs(&args, console)),
         Verb::Checkpoints(args) => block_on(checkpoints::checkpoints(&args, console)),
         Verb::Cancel(args) => block_on(cancel::cancel(&args, console)),
         Verb::Pause(args) => block_on(act::act(&args, ActVerb::Pause, console)),
@@ -425,19 +410,6 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn a_word_of_a_later_version_is_an_error_that_says_so() {
-        for (word, _) in LATER {
-            assert!(Cli::command().find_subcommand(word).is_none(), "{word} is there now");
-            let asked = Cli::try_parse_from(["spotkeeper", word, "x", "--prune"]).expect_err(word);
-            let found = asked.get(clap::error::ContextKind::InvalidSubcommand);
-            let found = found.expect("the word").to_string();
-            let told = not_in_this_version(&found).expect("a word");
-            assert!(told.starts_with(&format!("`{word}` is not part of this version; ")), "{told}");
-        }
-        assert_eq!(not_in_this_version("launch"), None);
     }
 
     #[test]

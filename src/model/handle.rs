@@ -5,7 +5,8 @@ use super::checkpoint::ResumeFrom;
 use super::ids::CloudId;
 use super::metrics::Page;
 use super::view::{
-    ActReport, BodyView, DaemonView, EventPage, EvidenceView, JobPage, JobRow, ReadyView, WhyView,
+    ActReport, BodyView, DaemonView, EventPage, EvidenceView, JobPage, JobRow, LogView, ReadyView,
+    WhyView,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -82,6 +83,17 @@ pub enum Request {
         attempt: Option<u32>,
         /// The answer: what is kept, else what the cloud shows now.
         reply: oneshot::Sender<Result<EvidenceView, Refusal>>,
+    },
+    /// The log of a node of an attempt.
+    Logs {
+        /// The job.
+        name: String,
+        /// The attempt; `None` is the newest that was created.
+        attempt: Option<u32>,
+        /// The node: its place among the pods that DLC names.
+        rank: u32,
+        /// The answer: what the cloud shows now, else what is kept.
+        reply: oneshot::Sender<Result<LogView, Refusal>>,
     },
     /// The daemon itself.
     Daemon(oneshot::Sender<DaemonView>),

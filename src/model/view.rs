@@ -300,6 +300,29 @@ pub struct MissingView {
     pub why: String,
 }
 
+/// `logs`: the last lines of a node's log, without secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogView {
+    /// The job.
+    pub job: String,
+    /// Its run.
+    pub run: u32,
+    /// The attempt.
+    pub attempt: u32,
+    /// Its DLC job id.
+    pub id: String,
+    /// The node: its place among the pods that DLC names.
+    pub rank: u32,
+    /// Step of the checkpoint that the attempt began at; `null` for zero.
+    pub from_step: Option<u64>,
+    /// Whether the attempt is not seen ended.
+    pub is_open: bool,
+    /// Whether older lines may be left out.
+    pub is_cut: bool,
+    /// The lines.
+    pub lines: Vec<String>,
+}
+
 /// The daemon itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DaemonView {

@@ -63,6 +63,14 @@ impl Driver {
                     Err(refusal) => drop(reply.send(Err(refusal))),
                 }
             }
+            Request::Logs { name, attempt, rank, reply } => {
+                match self.find(&name).and_then(|job| self.log_of(job, attempt, rank)) {
+                    Ok(log) => self.spawn(Box::pin(async move {
+                        drop(reply.send(log.await));
+                    })),
+                    Err(refusal) => drop(reply.send(Err(refusal))),
+                }
+            }
             other @ (Request::Jobs(_)
             | Request::Job { .. }
             | Request::Why { .. }
@@ -101,6 +109,7 @@ impl Driver {
             other @ (Request::Act { .. }
             | Request::Adopt { .. }
             | Request::Evidence { .. }
+            | Request::Logs { .. }
             | Request::Checkpoints { .. }) => self.refuse(other),
         }
     }

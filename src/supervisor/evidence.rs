@@ -9,6 +9,8 @@
 //! first. Whatever was not fetched when the process ended is fetched by the next one, if it is not
 //! too late.
 
+mod logs;
+
 use super::body;
 use super::book::Book;
 use super::driver::{Driver, chain};

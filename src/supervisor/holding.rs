@@ -122,6 +122,7 @@ impl Driver {
             Request::Act { reply, .. } => drop(reply.send(Err(why))),
             Request::Adopt { reply, .. } => drop(reply.send(Err(why))),
             Request::Evidence { reply, .. } => drop(reply.send(Err(why))),
+            Request::Logs { reply, .. } => drop(reply.send(Err(why))),
             Request::Checkpoints { reply, .. } => drop(reply.send(Err(why))),
             // These are answered from memory.
             Request::Jobs(_)

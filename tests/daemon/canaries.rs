@@ -266,6 +266,8 @@ fn scenario_88_trap_26_secrets_are_found_nowhere_but_where_a_person_wrote_them()
         "/api/v1/jobs/first",
         "/api/v1/jobs/first/why",
         "/api/v1/jobs/first/body",
+        "/api/v1/jobs/first/logs",
+        "/api/v1/jobs/second/logs?attempt=2",
         "/api/v1/jobs/first/evidence?attempt=1",
         "/api/v1/jobs/second/evidence?attempt=2",
         "/api/v1/events?limit=1000",

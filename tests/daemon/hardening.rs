@@ -41,15 +41,3 @@ fn a_daemon_file_that_everybody_can_change_starts_nothing() {
     set_mode(&world, "jobs.d/open.toml", 0o644);
     world.wait("it is created", |world| world.ledger().created("open") == 1);
 }
-
-#[test]
-fn a_verb_that_this_version_lacks_says_so() {
-    let world = World::new(&["--virtual"]);
-    for words in [&["logs", "train"][..], &["logs", "train", "-f"]] {
-        let out = world.cli(words);
-        let told = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert_eq!(out.status.code(), Some(2), "{told}");
-        assert!(told.contains(&format!("`{}` is not part of this version", words[0])), "{told}");
-        assert!(out.stdout.is_empty());
-    }
-}

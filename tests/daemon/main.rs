@@ -21,6 +21,7 @@ mod fence;
 mod hardening;
 mod harness;
 mod ledger;
+mod logs;
 mod promises;
 mod scenarios;
 #[path = "../world/schema.rs"]

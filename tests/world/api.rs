@@ -24,7 +24,7 @@ use spotkeeper::model::metrics::{self, Page};
 use spotkeeper::model::time::WallTime;
 use spotkeeper::model::view::{
     ActReport, BodyView, CheckView, DaemonView, EventPage, EventView, EvidenceView, JobPage,
-    JobRow, MissingView, ReadyView, WhyView,
+    JobRow, LogView, MissingView, ReadyView, WhyView,
 };
 use spotkeeper::store::asked::{self, Wish};
 use std::path::{Path, PathBuf};
@@ -118,6 +118,19 @@ fn respond(request: Request) {
                 taken: "2026-11-30T00:10:00Z".into(),
                 files: [("get_job.json".to_owned(), json!({ "JobId": "dlc1" }))].into(),
                 missing: vec![MissingView { file: "get_job_events.json".into(), why: "x".into() }],
+            })));
+        }
+        Request::Logs { name, attempt, rank, reply } => {
+            drop(reply.send(known(&name).map(|row| LogView {
+                job: row.name,
+                run: 1,
+                attempt: attempt.unwrap_or(3),
+                id: "dlc1".into(),
+                rank,
+                from_step: Some(900),
+                is_open: true,
+                is_cut: false,
+                lines: vec!["step 901".into()],
             })));
         }
         Request::Body { name, reply } => {
@@ -273,6 +286,7 @@ async fn each_address_answers_as_its_schema_says() {
         ("/api/v1/jobs/vit-large/why", "why"),
         ("/api/v1/jobs/vit-large/evidence?attempt=2", "evidence"),
         ("/api/v1/jobs/vit-large/body", "body"),
+        ("/api/v1/jobs/vit-large/logs?rank=1", "logs"),
         ("/api/v1/jobs/vit-large/checkpoints", "checkpoints"),
         ("/api/v1/events?job=vit-large&after=3&limit=5", "events"),
         ("/api/v1/daemon", "daemon"),

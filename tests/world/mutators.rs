@@ -119,6 +119,7 @@ async fn changed_requests_never_harm_the_api() {
         ("GET", "/api/v1/jobs/vit-large/why?attempt=2", ""),
         ("GET", "/api/v1/jobs/vit-large/evidence?attempt=2", ""),
         ("GET", "/api/v1/jobs/vit-large/body", ""),
+        ("GET", "/api/v1/jobs/vit-large/logs?attempt=2&rank=1", ""),
         ("GET", "/api/v1/jobs/vit-large/checkpoints", ""),
         ("GET", "/api/v1/events?job=vit-large&after=3&limit=5", ""),
         ("GET", "/api/v1/daemon", ""),
