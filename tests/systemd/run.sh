@@ -42,31 +42,36 @@ trap 'exit 143' INT TERM
 rootfs=${SPOTKEEPER_ROOTFS:-$work}
 make_rootfs() {
   [ -e "$rootfs/$1/etc/os-release" ] && return
-  mmdebstrap --mode=root --variant=essential --quiet \
-    --include=systemd,systemd-sysv,dbus,ca-certificates,libgcc-s1 \
-    --dpkgopt=force-unsafe-io --dpkgopt='path-exclude=/usr/share/doc/*' \
-    --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-    "$1" "$rootfs/$1.new" && mv "$rootfs/$1.new" "$rootfs/$1"
+  # /proc and /dev of its own making are undone at its end, however it ends.
+  exec unshare --mount --propagation private bash -euc '
+    mmdebstrap --mode=root --variant=essential --quiet \
+      --include=systemd,systemd-sysv,dbus,ca-certificates,libgcc-s1 \
+      --dpkgopt=force-unsafe-io --dpkgopt="path-exclude=/usr/share/doc/*" \
+      --dpkgopt="path-exclude=/usr/share/man/*" --dpkgopt="path-exclude=/usr/share/locale/*" \
+      "$1" "$2.new"
+    mv "$2.new" "$2"
+  ' make "$1" "$rootfs/$1"
 }
 
-echo "== package"
+echo "== package and Debians"
 mkdir "$work/deb" "$work/again" "$work/bin"
-deb=$(packaging/build-deb.sh "$release" "$work/deb")
-again=$(packaging/build-deb.sh "$release" "$work/again")
-cmp "$deb" "$again" || { echo "the same inputs gave another package" >&2; exit 1; }
+make_rootfs bookworm >"$work/make-bookworm.log" 2>&1 & making+=($!)
+make_rootfs trixie >"$work/make-trixie.log" 2>&1 & making+=($!)
+for out in deb again; do
+  packaging/build-deb.sh "$release" "$work/$out" >"$work/$out.log" 2>&1 & making+=($!)
+done
+while [ ${#making[@]} -gt 0 ]; do
+  wait "${making[0]}" || { cat "$work"/*.log; echo "cannot be made" >&2; exit 1; }
+  making=("${making[@]:1}")
+done
+deb=$(ls "$work"/deb/*.deb)
+cmp "$deb" "$work/again/${deb##*/}" ||
+  { echo "the same inputs gave another package" >&2; exit 1; }
 cp "$deb" "$work/bin/spotkeeper.deb"
 cp "$debug" "$work/bin/spotkeeper-debug"
 cp tests/systemd/inside.sh "$work/bin/"
 chmod -R a+rX "$work"
 dpkg-deb --contents "$deb" | awk '{ print $1, $2, $6 }' | grep -v '/docs/\|/examples/'
-
-echo "== Debians ($SECONDS s)"
-make_rootfs bookworm & first=$!
-make_rootfs trixie & second=$!
-making=("$first" "$second")
-wait "$first"
-wait "$second"
-making=()
 
 failed=0
 for suite in bookworm trixie; do
@@ -91,4 +96,5 @@ for suite in bookworm trixie; do
   for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
 done
 [ "$failed" = 0 ] || { echo "== failed" >&2; exit 1; }
+! grep -F "$work" /proc/mounts || { echo "a mount is left" >&2; exit 1; }
 echo "== all of it held ($SECONDS s)"
