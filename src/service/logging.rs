@@ -2,16 +2,20 @@
 //! error: for people on a terminal, as JSON on request.
 //!
 //! What always holds: one event is one line, and nothing in a text from outside can forge another
-//! or command a terminal; what repeats is counted in the place of being written.
+//! or command a terminal; what repeats is counted in the place of being written; whoever logs never
+//! waits for whoever reads.
 
 mod fold;
 mod journal;
+mod queue;
 
 use super::clock::boot_time;
 use fold::Fold;
 use journal::Journal;
+use queue::Queue;
 use std::fmt::{Debug, Write};
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -35,6 +39,25 @@ pub struct Logging {
     filter: Arc<Choice>,
     /// Set in the environment: the daemon file changes nothing then.
     is_fixed: bool,
+    out: Out,
+    /// Of the lines that were dropped, how many were told of.
+    told: Arc<AtomicU64>,
+}
+
+/// Where lines go.
+#[derive(Debug, Clone)]
+enum Out {
+    Journal(Queue<journal::Line>),
+    Stderr(Queue<Vec<u8>>),
+}
+
+impl Out {
+    fn dropped(&self) -> u64 {
+        match self {
+            Self::Journal(lines) => lines.dropped(),
+            Self::Stderr(lines) => lines.dropped(),
+        }
+    }
 }
 
 /// Which lines are written.
@@ -52,18 +75,38 @@ pub fn start() -> Logging {
     let levels = RwLock::new(asked.unwrap_or_else(|| levels(DEFAULT_LEVEL)));
     let filter = Arc::new(Choice { levels, fold: Fold::default() });
     let json = std::env::var("SPOTKEEPER_LOG_FORMAT").is_ok_and(|form| form == "json");
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
     let chosen = Chosen(Arc::clone(&filter));
-    let lines = match Journal::of_this_process().filter(|_| !json) {
-        Some(journal) => journal.with_filter(chosen).boxed(),
-        None if json => lines.json().with_filter(chosen).boxed(),
-        None => lines.with_target(false).fmt_fields(fields()).with_filter(chosen).boxed(),
+    let (lines, out) = match Journal::of_this_process().filter(|_| !json) {
+        Some(journal) => {
+            let out = Out::Journal(journal.lines());
+            (journal.with_filter(chosen).boxed(), out)
+        }
+        None => {
+            let queue = to_stderr();
+            let writer = queue.clone();
+            let lines = tracing_subscriber::fmt::layer()
+                .with_writer(move || writer.clone())
+                .with_ansi(std::io::stderr().is_terminal());
+            let lines = if json {
+                lines.json().with_filter(chosen).boxed()
+            } else {
+                lines.with_target(false).fmt_fields(fields()).with_filter(chosen).boxed()
+            };
+            (lines, Out::Stderr(queue))
+        }
     };
     // A second start in one process (tests) changes nothing.
     drop(tracing_subscriber::registry().with(lines).try_init());
-    Logging { filter, is_fixed }
+    Logging { filter, is_fixed, out, told: Arc::default() }
+}
+
+fn to_stderr() -> Queue<Vec<u8>> {
+    // Without a standard error each line fails, and is counted.
+    let mut stderr = journal::stderr();
+    Queue::start(move |line: Vec<u8>| match &mut stderr {
+        Ok(stderr) => stderr.write_all(&line),
+        Err(error) => Err(error.kind().into()),
+    })
 }
 
 impl Logging {
@@ -86,6 +129,30 @@ impl Logging {
                 Level::WARN => tracing::warn!(repeats, within_s, "again: {text}"),
                 _ => tracing::info!(repeats, within_s, "again: {text}"),
             }
+        }
+    }
+
+    /// Tells how many lines were dropped because nobody took them. To be called now and then.
+    pub fn tell_dropped(&self) {
+        let dropped = self.out.dropped();
+        if dropped > self.told.load(Ordering::Relaxed) {
+            // No repeat is folded: the number differs.
+            tracing::warn!(
+                dropped,
+                "lines of this log were dropped since the start: who reads it does not keep up"
+            );
+            // Had this one been dropped too, the next time is due.
+            if self.out.dropped() == dropped {
+                self.told.store(dropped, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Waits a moment for the last lines to be written: the process ends.
+    pub fn flush(&self) {
+        match &self.out {
+            Out::Journal(lines) => lines.flush(),
+            Out::Stderr(lines) => lines.flush(),
         }
     }
 }
@@ -241,7 +308,9 @@ mod tests {
         let written = tempfile::NamedTempFile::new().expect("a file");
         let choice = Choice { levels: RwLock::new(levels("info")), fold: Fold::default() };
         let filter = Arc::new(choice);
-        let logging = Logging { filter: Arc::clone(&filter), is_fixed: false };
+        let out = Out::Stderr(Queue::start(|_| Ok(())));
+        let told = Arc::default();
+        let logging = Logging { filter: Arc::clone(&filter), is_fixed: false, out, told };
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(Mutex::new(written.reopen().expect("a file")))
             .with_ansi(false)

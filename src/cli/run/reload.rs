@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it is told what was left out of the log because it said the same again.
+/// How often it is told what was left out of the log: it said the same again, or nobody took it.
 const TELL_EVERY: Duration = Duration::from_secs(20);
 
 /// A running daemon, as signals reach it.
@@ -31,7 +31,10 @@ impl Running {
             tokio::select! {
                 () = signals.reload.notified() => self.reload().await,
                 () = signals.dump.notified() => self.control.dump().await,
-                () = tokio::time::sleep(TELL_EVERY) => self.logging.tell_repeats(),
+                () = tokio::time::sleep(TELL_EVERY) => {
+                    self.logging.tell_repeats();
+                    self.logging.tell_dropped();
+                }
             }
         }
     }

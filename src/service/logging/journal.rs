@@ -4,12 +4,15 @@
 //! shows nothing else. Beside it each field stands for itself, in capitals: `JOB`, `ATTEMPT`,
 //! `EVENT`, `CODE`, so that `journalctl JOB=llama8b-sft` finds them.
 //!
-//! What always holds: a journal that does not take a line delays nobody for longer than
-//! [`PATIENCE`]; such a line goes to standard error, which systemd reads, too.
+//! What always holds: a journal that does not take a line delays nobody but the thread that writes;
+//! a line that it does not take within [`PATIENCE`] goes to standard error, which systemd reads, too.
 
+use super::queue::Queue;
 use super::{Fields, one_line};
 use rustix::fs::fstat;
+use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 use tracing::{Event, Level, Subscriber};
@@ -30,7 +33,15 @@ const NAME_LIMIT_BYTES: usize = 64;
 /// Writes to the journal.
 #[derive(Debug)]
 pub(super) struct Journal {
-    socket: UnixDatagram,
+    lines: Queue<Line>,
+}
+
+/// One line in both forms.
+#[derive(Debug)]
+pub(super) struct Line {
+    datagram: Vec<u8>,
+    /// With its priority in front, as systemd reads it from standard error.
+    plain: String,
 }
 
 impl Journal {
@@ -45,8 +56,24 @@ impl Journal {
         let socket = UnixDatagram::unbound()?;
         socket.connect(path)?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self { socket })
+        let mut stderr = stderr()?;
+        let lines = Queue::start(move |line: Line| match socket.send(&line.datagram) {
+            Ok(_) => Ok(()),
+            Err(_) => stderr.write_all(line.plain.as_bytes()),
+        });
+        Ok(Self { lines })
     }
+
+    /// The queue of its lines.
+    pub(super) fn lines(&self) -> Queue<Line> {
+        self.lines.clone()
+    }
+}
+
+/// Standard error without the lock that [`io::stderr`] has: who holds that one while the other end
+/// takes nothing would stop everybody.
+pub(super) fn stderr() -> io::Result<File> {
+    Ok(File::from(io::stderr().as_fd().try_clone_to_owned()?))
 }
 
 /// Whether `text` (device:inode) names the file.
@@ -58,13 +85,10 @@ fn is_stream(text: &str, device: u64, inode: u64) -> bool {
 impl<S: Subscriber> Layer<S> for Journal {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let fields = Fields::of(event);
-        let bytes = datagram(*event.metadata().level(), event.metadata().target(), &fields);
-        if self.socket.send(&bytes).is_err() {
-            let number = priority(*event.metadata().level());
-            let line = one_line(&fields.line(), MESSAGE_LIMIT_BYTES);
-            // Nowhere is left to say that this fails.
-            drop(writeln!(io::stderr(), "<{number}>{line}"));
-        }
+        let level = *event.metadata().level();
+        let datagram = datagram(level, event.metadata().target(), &fields);
+        let line = one_line(&fields.line(), MESSAGE_LIMIT_BYTES);
+        self.lines.say(Line { datagram, plain: format!("<{}>{line}\n", priority(level)) });
     }
 }
 
