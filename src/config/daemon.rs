@@ -5,15 +5,15 @@
 
 use super::alerts::channels;
 use super::codes;
-use super::credentials::credentials;
 use super::diagnostic::{Anchor, Diagnostic, Notes, Source, accepted, sort};
 use super::files;
-use super::reader::{Found, Table, parse};
+use super::reader::{Table, parse};
 use super::schema::DAEMON;
+use super::targets::targets;
 use super::tcp::{Tcp, tcp};
 use crate::model::alert::Channel;
 use crate::model::ids::{Owner, TargetName};
-use crate::model::spec::{Commands, CredentialsRef, Place, Target};
+use crate::model::spec::{Commands, Target};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,13 +28,8 @@ const JOB_SECRETS: &str = "/etc/spotkeeper/secrets";
 const SWEEP_INTERVAL: Duration = Duration::from_secs(15);
 const SWEEP_SHORTEST: Duration = Duration::from_millis(100);
 const SWEEP_LONGEST: Duration = Duration::from_hours(1);
-const ACCEPTANCE: Duration = Duration::from_mins(15);
-const ACCEPTANCE_SHORTEST: Duration = Duration::from_millis(100);
-const ACCEPTANCE_LONGEST: Duration = Duration::from_hours(24);
 const LOG_LEVEL: &str = "info";
 const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
-const MAX_PARALLEL: u32 = 50;
-const MAX_PARALLEL_MOST: u64 = 10_000;
 
 /// What the environment says about folders: under systemd, these are the ones that it made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -164,61 +159,14 @@ pub fn read_daemon(source: &Source, surroundings: &Surroundings) -> DaemonFile {
 }
 
 fn daemon(notes: &Notes<'_>, mut top: Table<'_, '_>, around: &Surroundings) -> DaemonConfig {
-    let file = notes.source.file.as_path();
-    let owner = top.text("owner").and_then(|found| match Owner::new(found.value) {
-        Ok(owner) => Some(owner),
-        Err(bad) => {
-            let message = "`owner` cannot have this value";
-            notes.error(&found.span, codes::WRONG_VALUE, message, format!("wanted: {}", bad.rule));
-            None
-        }
-    });
-    let state = around.state_directory.clone().unwrap_or_else(|| STATE_DIRECTORY.into());
-    let runtime = around.runtime_directory.clone().unwrap_or_else(|| RUNTIME_DIRECTORY.into());
-    let state_directory = folder(notes, &mut top, "state_directory").unwrap_or(state);
-    let jobs_directory =
-        folder(notes, &mut top, "jobs_directory").unwrap_or_else(|| JOBS_DIRECTORY.into());
-    let job_secrets = folder(notes, &mut top, "job_secrets").unwrap_or_else(|| JOB_SECRETS.into());
-    let mut sweep_interval = SWEEP_INTERVAL;
-    if let Some(mut sweep) = top.table("sweep") {
-        if let Some(found) = sweep.duration("interval", SWEEP_SHORTEST..=SWEEP_LONGEST) {
-            sweep_interval = found.value;
-        }
-        sweep.finish();
-    }
-    let (mut socket, mut listen) = (runtime.join("api.sock"), None);
-    if let Some(mut api) = top.table("api") {
-        if let Some(found) = folder(notes, &mut api, "socket") {
-            socket = found;
-        }
-        listen = tcp(notes, &mut api, &job_secrets);
-        api.finish();
-    }
-    let mut log_level = LOG_LEVEL;
-    if let Some(mut log) = top.table("log") {
-        if let Some(found) = log.word("level", &LOG_LEVELS) {
-            log_level = LOG_LEVELS.into_iter().find(|l| *l == found.value).unwrap_or(LOG_LEVEL);
-        }
-        log.finish();
-    }
-    let mut credential_commands = Commands::Refused;
-    if let Some(mut part) = top.table("credentials") {
-        if part.flag("allow_commands").is_some_and(|found| found.value) {
-            credential_commands = Commands::Allowed;
-        }
-        part.finish();
-    }
-    let asked = top.has("targets");
-    let mut targets = BTreeMap::new();
-    for (name, table) in top.named_tables("targets") {
-        let target = target(notes, &name, table);
-        targets.extend(target.map(|target| (target.name.clone(), target)));
-    }
-    if targets.is_empty() && !asked {
-        let mend = "add a [targets.NAME] table with region and workspace";
-        let message = "no targets: no job can be sent anywhere";
-        notes.add(Diagnostic::warning(Anchor::whole(file), codes::IDLE, message, mend));
-    }
+    let owner = owner(notes, &mut top);
+    let Folders { state_directory, jobs_directory, job_secrets, socket } =
+        Folders::read(notes, &mut top, around);
+    let api = top.table("api").map(|part| api(notes, part, &job_secrets)).unwrap_or_default();
+    let sweep_interval = top.table("sweep").map_or(SWEEP_INTERVAL, sweep_interval);
+    let log_level = top.table("log").map_or(LOG_LEVEL, log_level);
+    let credential_commands = top.table("credentials").map_or(Commands::Refused, commands);
+    let targets = targets(notes, &mut top);
     let alerts = channels(notes, &mut top, &job_secrets);
     top.finish();
     DaemonConfig {
@@ -227,13 +175,81 @@ fn daemon(notes: &Notes<'_>, mut top: Table<'_, '_>, around: &Surroundings) -> D
         jobs_directory,
         job_secrets,
         sweep_interval,
-        socket,
+        socket: api.socket.unwrap_or(socket),
         log_level,
-        tcp: listen,
+        tcp: api.listen,
         credential_commands,
         targets,
         alerts,
     }
+}
+
+fn owner(notes: &Notes<'_>, top: &mut Table<'_, '_>) -> Option<Owner> {
+    let found = top.text("owner")?;
+    Owner::new(found.value)
+        .map_err(|bad| {
+            let message = "`owner` cannot have this value";
+            let mend = format!("wanted: {}", bad.rule);
+            notes.error(&found.span, codes::WRONG_VALUE, message, mend);
+        })
+        .ok()
+}
+
+/// Where things are, by the file or by default.
+struct Folders {
+    state_directory: PathBuf,
+    jobs_directory: PathBuf,
+    job_secrets: PathBuf,
+    /// Where the socket is, unless the file names it.
+    socket: PathBuf,
+}
+
+impl Folders {
+    fn read(notes: &Notes<'_>, top: &mut Table<'_, '_>, around: &Surroundings) -> Self {
+        let state = around.state_directory.clone().unwrap_or_else(|| STATE_DIRECTORY.into());
+        let runtime = around.runtime_directory.clone().unwrap_or_else(|| RUNTIME_DIRECTORY.into());
+        let mut named = |key, default| folder(notes, top, key).unwrap_or(default);
+        Self {
+            state_directory: named("state_directory", state),
+            jobs_directory: named("jobs_directory", JOBS_DIRECTORY.into()),
+            job_secrets: named("job_secrets", JOB_SECRETS.into()),
+            socket: runtime.join("api.sock"),
+        }
+    }
+}
+
+/// What `[api]` says.
+#[derive(Default)]
+struct Api {
+    socket: Option<PathBuf>,
+    listen: Option<Tcp>,
+}
+
+fn api(notes: &Notes<'_>, mut part: Table<'_, '_>, job_secrets: &Path) -> Api {
+    let socket = folder(notes, &mut part, "socket");
+    let listen = tcp(notes, &mut part, job_secrets);
+    part.finish();
+    Api { socket, listen }
+}
+
+fn sweep_interval(mut part: Table<'_, '_>) -> Duration {
+    let found = part.duration("interval", SWEEP_SHORTEST..=SWEEP_LONGEST);
+    part.finish();
+    found.map_or(SWEEP_INTERVAL, |found| found.value)
+}
+
+fn log_level(mut part: Table<'_, '_>) -> &'static str {
+    let found = part.word("level", &LOG_LEVELS);
+    part.finish();
+    found
+        .and_then(|found| LOG_LEVELS.into_iter().find(|level| *level == found.value))
+        .unwrap_or(LOG_LEVEL)
+}
+
+fn commands(mut part: Table<'_, '_>) -> Commands {
+    let is_allowed = part.flag("allow_commands").is_some_and(|found| found.value);
+    part.finish();
+    if is_allowed { Commands::Allowed } else { Commands::Refused }
 }
 
 /// A path; a relative one starts at the folder of the daemon file.
@@ -247,114 +263,10 @@ fn folder(notes: &Notes<'_>, table: &mut Table<'_, '_>, key: &'static str) -> Op
     Some(notes.source.file.parent().unwrap_or(Path::new("")).join(found.value))
 }
 
-/// A target. Whatever is wrong in it is reported and filled in, so that jobs that name it are not
-/// told that it does not exist.
-fn target(notes: &Notes<'_>, name: &Found<String>, mut table: Table<'_, '_>) -> Option<Target> {
-    for (key, example) in [("region", "cn-hangzhou"), ("workspace", "12345")] {
-        if !table.has(key) {
-            let message = format!("target `{}` has no `{key}`", name.value);
-            notes.error(&name.key, codes::MISSING, message, format!("add {key} = \"{example}\""));
-        }
-    }
-    let region = id(notes, &mut table, "region");
-    let workspace = id(notes, &mut table, "workspace");
-    let plain_http = table.flag("plain_http").is_some_and(|found| found.value);
-    let endpoint = endpoint(notes, &mut table, plain_http)
-        .unwrap_or_else(|| format!("https://pai-dlc.{region}.aliyuncs.com"));
-    let mut storage = None;
-    if let Some(mut part) = table.table("storage") {
-        storage = self::endpoint(notes, &mut part, plain_http);
-        part.finish();
-    }
-    let storage = storage.unwrap_or_else(|| format!("https://s3.oss-{region}.aliyuncs.com"));
-    let credentials = match table.table("credentials") {
-        Some(part) => credentials(notes, part),
-        None => CredentialsRef::Chain,
-    };
-    let acceptance = table.duration("acceptance", ACCEPTANCE_SHORTEST..=ACCEPTANCE_LONGEST);
-    let parallel = table.count("max_parallel", 1..=MAX_PARALLEL_MOST);
-    table.finish();
-    let name = match TargetName::new(name.value.clone()) {
-        Ok(name) => name,
-        Err(bad) => {
-            let message = "not a name of a target";
-            notes.error(&name.key, codes::WRONG_VALUE, message, format!("wanted: {}", bad.rule));
-            return None;
-        }
-    };
-    Some(Target {
-        name,
-        place: Place { region, workspace, endpoint, storage: Some(storage), credentials },
-        acceptance: acceptance.map_or(ACCEPTANCE, |found| found.value),
-        max_parallel: parallel
-            .and_then(|found| u32::try_from(found.value).ok())
-            .unwrap_or(MAX_PARALLEL),
-        plain_http,
-    })
-}
-
-/// A region or workspace id. It becomes part of host names and queries.
-fn id(notes: &Notes<'_>, table: &mut Table<'_, '_>, key: &'static str) -> String {
-    let Some(found) = table.text(key) else { return String::new() };
-    let letter = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-    if (1..=64).contains(&found.value.len()) && found.value.bytes().all(letter) {
-        return found.value;
-    }
-    let message = format!("`{key}` cannot have this value");
-    notes.error(&found.span, codes::WRONG_VALUE, message, "wanted: letters, digits, `-` and `_`");
-    String::new()
-}
-
-fn endpoint(notes: &Notes<'_>, table: &mut Table<'_, '_>, plain_http: bool) -> Option<String> {
-    let found = table.text("endpoint")?;
-    match check_endpoint(&found.value, plain_http) {
-        Ok(endpoint) => Some(endpoint),
-        Err((message, mend)) => {
-            notes.error(&found.span, codes::ENDPOINT, message, mend);
-            None
-        }
-    }
-}
-
-/// An endpoint without slash at its end, or what is wrong with it and the mend.
-fn check_endpoint(text: &str, plain_http: bool) -> Result<String, (&'static str, &'static str)> {
-    let example = "write it as https://pai-dlc.cn-hangzhou.aliyuncs.com";
-    let (scheme, rest) =
-        text.split_once("://").ok_or(("not an address with its scheme", example))?;
-    let host = rest.trim_end_matches('/');
-    if host.contains('@') {
-        return Err(("an address with a user or password in it", "keys come from `credentials`"));
-    }
-    let letter = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
-    if host.is_empty() || !host.chars().all(letter) {
-        return Err(("not scheme, host and port alone", example));
-    }
-    let (name, port) = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((name, port)) => (name, port.strip_prefix(':')),
-        None => host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port))),
-    };
-    if name.is_empty() || port.is_some_and(|port| port.parse::<u16>().is_err()) {
-        return Err(("not scheme, host and port alone", example));
-    }
-    let loopback = name.eq_ignore_ascii_case("localhost")
-        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-    match scheme {
-        "https" => {}
-        "http" if loopback || plain_http => {}
-        "http" => {
-            return Err((
-                "plain http:// sends tokens and environment values in the clear",
-                "use https://, or set plain_http = true in this target",
-            ));
-        }
-        _ => return Err(("neither https:// nor http://", example)),
-    }
-    Ok(format!("{scheme}://{host}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::spec::CredentialsRef;
 
     fn read(text: &str) -> DaemonFile {
         let source = Source::new(Path::new("/etc/spotkeeper/spotkeeper.toml"), text.into());
@@ -411,34 +323,5 @@ mod tests {
         assert_eq!(old.clone().taken_over_from(&old), (old, Vec::new()));
         let wrong = read("[log]\nlevel = \"loud\"\n");
         assert!(wrong.accepted().is_none());
-    }
-
-    #[test]
-    fn plain_http_is_for_loopback_or_by_name() {
-        for good in [
-            "https://h",
-            "http://127.0.0.1:80/",
-            "http://localhost:1",
-            "http://[::1]:8080",
-            "http://127.8.8.8",
-        ] {
-            assert!(check_endpoint(good, false).is_ok(), "{good}");
-        }
-        for bad in [
-            "http://h",
-            "http://127.0.0.1.example.com",
-            "http://10.0.0.1",
-            "h",
-            "ftp://h",
-            "https://",
-            "https://h/path",
-            "https://u:p@h",
-            "https://h:port",
-            "https://h?x",
-            "https://:80",
-        ] {
-            assert!(check_endpoint(bad, false).is_err(), "{bad}");
-        }
-        assert_eq!(check_endpoint("http://h/", true), Ok("http://h".into()));
     }
 }

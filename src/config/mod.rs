@@ -38,6 +38,7 @@ mod secret_ref;
 mod size;
 mod spot;
 mod submit;
+mod targets;
 mod tcp;
 mod trainer;
 mod waiting;
