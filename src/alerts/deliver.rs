@@ -141,19 +141,19 @@ pub async fn deliver(
                 return Ok(mail::send(program, to, &letter).await?);
             }
             Way::Webhook { url, secret, template } => {
-                let (url, secret) = both(url, secret.as_ref())?;
+                let (url, secret) = both(url, secret.as_ref()).await?;
                 webhook::request(url, secret.as_ref(), template.as_deref(), message, now)
             }
             Way::DingTalk { url, secret } => {
-                let (url, secret) = both(url, secret.as_ref())?;
+                let (url, secret) = both(url, secret.as_ref()).await?;
                 dingtalk::request(url, secret.as_ref(), message, now)?
             }
             Way::Feishu { url, secret } => {
-                let (url, secret) = both(url, secret.as_ref())?;
+                let (url, secret) = both(url, secret.as_ref()).await?;
                 feishu::request(url, secret.as_ref(), message, now)
             }
-            Way::WeCom { url } => wecom::request(secrets::read(url)?, message),
-            Way::Slack { url } => slack::request(secrets::read(url)?, message),
+            Way::WeCom { url } => wecom::request(secrets::read(url).await?, message),
+            Way::Slack { url } => slack::request(secrets::read(url).await?, message),
         };
         let body = post(client, outgoing).await?;
         match &channel.way {
@@ -167,11 +167,16 @@ pub async fn deliver(
     tokio::time::timeout(DELIVERY_LIMIT, whole).await.unwrap_or(Err(DeliveryError::TooSlow))
 }
 
-fn both(
+async fn both(
     url: &SecretRef,
     secret: Option<&SecretRef>,
 ) -> Result<(Secret, Option<Secret>), SecretError> {
-    Ok((secrets::read(url)?, secret.map(secrets::read).transpose()?))
+    let url = secrets::read(url).await?;
+    let secret = match secret {
+        Some(secret) => Some(secrets::read(secret).await?),
+        None => None,
+    };
+    Ok((url, secret))
 }
 
 async fn post(client: &reqwest::Client, outgoing: Outgoing) -> Result<String, DeliveryError> {

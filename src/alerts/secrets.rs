@@ -4,9 +4,15 @@ use crate::model::alert::SecretRef;
 use crate::model::secret::Secret;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use tokio::sync::Semaphore;
 
 /// Bytes of one of them.
 const LIMIT_BYTES: u64 = 16 * 1024;
+/// Reads at one time. One from a file system that does not answer keeps its place, however long
+/// that takes; so those that wait for nothing never use up the threads that others need.
+const READS_LIMIT: usize = 4;
+
+static READS: Semaphore = Semaphore::const_new(READS_LIMIT);
 
 /// Why there is none. Never says what is in it.
 #[derive(Debug, thiserror::Error)]
@@ -26,13 +32,30 @@ pub enum SecretError {
         /// Where it stands.
         place: String,
     },
+    /// The read came to no end.
+    #[error("the secret could not be read: the read was broken off")]
+    BrokenOff,
     /// systemd passes no credentials on.
     #[error("systemd gives this process no credentials ($CREDENTIALS_DIRECTORY is not set)")]
     NoSystemd,
 }
 
-/// Reads a secret.
-pub fn read(reference: &SecretRef) -> Result<Secret, SecretError> {
+/// Reads a secret on a thread where waiting disturbs nobody. It may wait for ever, as files do; the
+/// caller says how long that is borne.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub async fn read(reference: &SecretRef) -> Result<Secret, SecretError> {
+    let place = READS.acquire().await.map_err(|_| SecretError::BrokenOff)?;
+    let reference = reference.clone();
+    let reading = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        read_now(&reference)
+    });
+    reading.await.map_err(|_| SecretError::BrokenOff)?
+}
+
+fn read_now(reference: &SecretRef) -> Result<Secret, SecretError> {
     match reference {
         SecretRef::File(path) => read_file(path),
         SecretRef::Systemd(name) => {
@@ -76,14 +99,14 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("hook");
         let file = SecretRef::File(path.clone());
-        assert!(matches!(read(&file), Err(SecretError::File { .. })));
+        assert!(matches!(read_now(&file), Err(SecretError::File { .. })));
         std::fs::write(&path, "https://h/?access_token=abc\n").expect("written");
-        assert_eq!(read(&file).expect("a secret").expose(), "https://h/?access_token=abc");
+        assert_eq!(read_now(&file).expect("a secret").expose(), "https://h/?access_token=abc");
         for bad in ["", "\n \n", &"x".repeat(20_000)] {
             std::fs::write(&path, bad).expect("written");
-            assert!(matches!(read(&file), Err(SecretError::Content { .. })));
+            assert!(matches!(read_now(&file), Err(SecretError::Content { .. })));
         }
         let absent = SecretRef::Environment("SPOTKEEPER_NO_SUCH_SECRET".into());
-        assert!(read(&absent).expect_err("not set").to_string().contains("NO_SUCH_SECRET"));
+        assert!(read_now(&absent).expect_err("not set").to_string().contains("NO_SUCH_SECRET"));
     }
 }
