@@ -9,11 +9,12 @@ use super::error::StoreError;
 use super::lock;
 use crate::model::checkpoint::ResumeFrom;
 use crate::model::ids::CloudId;
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The folder of these files, in the state folder.
@@ -107,45 +108,65 @@ pub fn write(state: &Path, asked: &Asked) -> Result<PathBuf, StoreError> {
         let path = folder.clone();
         move |source| StoreError::Folder { operation, path, source }
     };
-    // Root may ask as well; the daemon's user has to be able to read and remove it.
     let owner = held.metadata().map_err(failed("read its owner"))?;
-    if !folder.is_dir() {
-        DirBuilder::new().mode(0o700).create(&folder).map_err(failed("create it"))?;
-        give(&folder, &owner).map_err(failed("give it to the daemon's user"))?;
-        held.sync_all().map_err(failed("sync its folder"))?;
-    }
+    let inside = folder_in(&held, &owner).map_err(failed("open it"))?;
     let known = names(&folder).map_err(failed("list it"))?;
     if known.len() >= FILES_LIMIT {
         let full = io::Error::other(format!("{FILES_LIMIT} wait for the daemon already"));
         return Err(failed("write into it")(full));
     }
     let next = known.last().and_then(|name| number(name)).map_or(1, |last| last + 1);
-    let file = folder.join(format!("{next:010}{SUFFIX}"));
-    put(&file, &owner, asked).map_err(failed("write into it"))?;
-    File::open(&folder).and_then(|f| f.sync_all()).map_err(failed("sync it"))?;
-    Ok(file)
+    let file = format!("{next:010}{SUFFIX}");
+    put(&inside, &file, &owner, asked).map_err(failed("write into it"))?;
+    Ok(folder.join(file))
 }
 
-fn put(file: &Path, owner: &fs::Metadata, asked: &Asked) -> io::Result<()> {
+/// The folder of these files, made if it is not there.
+///
+/// Root may ask as well, and the daemon's user has to be able to read and remove what it asks for.
+/// But whatever stands in that user's folder may be there to lead root elsewhere: no link is
+/// followed from here on, and nothing changes hands that was not made here.
+fn folder_in(state: &File, owner: &fs::Metadata) -> io::Result<File> {
+    let is_new = match rustix::fs::mkdirat(state, FOLDER, Mode::from_raw_mode(0o700)) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(error) => return Err(error.into()),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = File::from(rustix::fs::openat(state, FOLDER, flags, Mode::empty())?);
+    if is_new {
+        give(&folder, owner)?;
+        state.sync_all()?;
+    }
+    Ok(folder)
+}
+
+fn put(folder: &File, name: &str, owner: &fs::Metadata, asked: &Asked) -> io::Result<()> {
     let text = serde_json::to_vec(asked).map_err(io::Error::other)?;
     if text.len() as u64 > BYTES_LIMIT {
         return Err(io::Error::other(format!("more than {BYTES_LIMIT} bytes")));
     }
-    let half = file.with_extension("new");
-    let mut out =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&half)?;
+    let half = format!("{name}.new");
+    match rustix::fs::unlinkat(folder, &half, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o600);
+    let mut out = File::from(rustix::fs::openat(folder, &half, flags, mode)?);
     out.write_all(&text)?;
+    give(&out, owner)?;
     out.sync_all()?;
-    give(&half, owner)?;
-    fs::rename(&half, file)
+    rustix::fs::renameat(folder, &half, folder, name)?;
+    folder.sync_all()
 }
 
-fn give(path: &Path, owner: &fs::Metadata) -> io::Result<()> {
-    let own = fs::metadata(path)?;
+fn give(made: &File, owner: &fs::Metadata) -> io::Result<()> {
+    let own = made.metadata()?;
     if (own.uid(), own.gid()) == (owner.uid(), owner.gid()) {
         return Ok(());
     }
-    std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid()))
+    std::os::unix::fs::fchown(made, Some(owner.uid()), Some(owner.gid()))
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -238,9 +259,12 @@ fn decode(file: &Path) -> Result<Asked, String> {
 /// # Errors
 /// [`StoreError::Folder`] if it cannot be written; it is as it was then.
 pub fn rewrite(file: &Path, left: &Asked) -> Result<(), StoreError> {
-    let folder = file.parent().unwrap_or(Path::new("."));
-    let written = fs::metadata(file).and_then(|owner| put(file, &owner, left));
-    written.and_then(|()| File::open(folder)?.sync_all()).map_err(|source| StoreError::Folder {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let written = File::open(file.parent().unwrap_or(Path::new("."))).and_then(|folder| {
+        let owner = fs::metadata(file)?;
+        put(&folder, name, &owner, left)
+    });
+    written.map_err(|source| StoreError::Folder {
         operation: "write it anew",
         path: file.to_owned(),
         source,
@@ -341,6 +365,35 @@ mod tests {
         assert_eq!((rest.len(), more), (1, 0));
         let many = Names::These(vec!["a".into(); NAMES_LIMIT + 1]);
         assert!(write(state.path(), &ask(Wish::Pause, many)).is_err());
+    }
+
+    #[test]
+    fn no_link_in_the_folder_leads_elsewhere() {
+        use std::os::unix::fs::symlink;
+        let root = tempfile::tempdir().unwrap();
+        let (state, outside) = (root.path().join("state"), root.path().join("outside"));
+        let victim = outside.join("victim");
+        for folder in [&state, &outside] {
+            fs::create_dir(folder).unwrap();
+        }
+        fs::write(&victim, "as it was").unwrap();
+        let asked = ask(Wish::Pause, Names::All);
+        let lock = state.join("lock");
+        symlink(&victim, &lock).unwrap();
+        assert!(write(&state, &asked).is_err(), "the lock is a link");
+        fs::remove_file(&lock).unwrap();
+        fs::hard_link(&victim, &lock).unwrap();
+        assert!(write(&state, &asked).is_err(), "the lock is another file, too");
+        fs::remove_file(&lock).unwrap();
+        symlink(&outside, state.join(FOLDER)).unwrap();
+        assert!(write(&state, &asked).is_err(), "the folder is a link");
+        fs::remove_file(state.join(FOLDER)).unwrap();
+        fs::create_dir(state.join(FOLDER)).unwrap();
+        symlink(&victim, state.join(FOLDER).join("0000000001.json.new")).unwrap();
+        let file = write(&state, &asked).unwrap();
+        assert!(fs::symlink_metadata(&file).unwrap().is_file());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
     }
 
     #[test]

@@ -40,6 +40,18 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
+    /// Root would leave files there that the folder's own user cannot open.
+    #[error(
+        "state folder {} belongs to the user with uid {uid}: root does not write into it; \
+         use `systemctl start spotkeeper`, or `sudo -u '#{uid}' spotkeeper …`",
+        path.display()
+    )]
+    OthersFolder {
+        /// The folder.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+    },
     /// A snapshot is to be written where something is already.
     #[error("{} is not empty: name a folder that does not exist", path.display())]
     NotEmpty {
@@ -201,6 +213,7 @@ impl StoreError {
         match self {
             Self::Locked { .. }
             | Self::SharedFolder { .. }
+            | Self::OthersFolder { .. }
             | Self::NotEmpty { .. }
             | Self::SnapshotDamaged { .. }
             | Self::NewerFormat { .. }

@@ -7,6 +7,7 @@
 //! Who only writes down what is to be done takes the lock on the file alone: a daemon that starts
 //! meanwhile waits a moment for it, and is not refused.
 
+use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -44,6 +45,10 @@ pub(super) fn take(path: &Path) -> Result<(Lock, PathBuf, Option<u32>), StoreErr
     private_folder(path).map_err(failed("create it", path))?;
     let real = path.canonicalize().map_err(failed("find its real path", path))?;
     let folder = File::open(&real).map_err(failed("open it", &real))?;
+    let uid = folder.metadata().map_err(failed("read its owner", &real))?.uid();
+    if uid != 0 && rustix::process::geteuid().is_root() {
+        return Err(StoreError::OthersFolder { path: real, uid });
+    }
     lock(&folder, &real)?;
     let tightened = make_private(&folder, &real)?;
     let mut file = lock_file(&real).map_err(failed("open its lock file", &real))?;
@@ -85,10 +90,17 @@ pub(super) fn hold_for_writing(path: &Path) -> Result<(File, File), StoreError> 
     Ok((folder, file))
 }
 
+/// No link leads elsewhere, and the file has no other name: root may open it, too, and give it away.
 fn lock_file(real: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    options.open(real.join(LOCK_FILE))
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let file = options.custom_flags(flags).open(real.join(LOCK_FILE))?;
+    let about = file.metadata()?;
+    if about.is_file() && about.nlink() <= 1 {
+        return Ok(file);
+    }
+    Err(io::Error::other("it is no plain file, or has another name"))
 }
 
 fn lock_in_time(file: &File, folder: &Path) -> Result<(), StoreError> {
