@@ -8,7 +8,10 @@
 use super::error::StoreError;
 
 /// The format that this program writes.
-const PRESENT: u32 = 1;
+///
+/// Format 2: values have version 2. They have fields that a program of format 1 does not know, and
+/// would drop without a word when it writes the record again: it must not open them.
+const PRESENT: u32 = 2;
 
 /// What becomes of one record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +48,9 @@ pub struct Format {
 }
 
 impl Format {
-    /// What this program reads and writes. Format 1 is the first: there is nothing to come from.
-    pub const PRESENT: Self = Self { version: PRESENT, migrations: &[] };
+    /// What this program reads and writes.
+    pub const PRESENT: Self =
+        Self { version: PRESENT, migrations: &[Migration { from: 1, rewrite: to_version_2 }] };
 
     /// Refuses what a newer program wrote.
     pub(super) fn check(self, file: &str, found: u32) -> Result<(), StoreError> {
@@ -71,6 +75,15 @@ impl Format {
     }
 }
 
+/// Values of version 1 get version 2. What they do not say has a default, which stands where each
+/// field is declared.
+fn to_version_2(key: &[u8], value: &[u8]) -> Rewritten {
+    match value.strip_prefix(b"[1,") {
+        Some(rest) => Rewritten::Changed { key: key.to_vec(), value: [&b"[2,"[..], rest].concat() },
+        None => Rewritten::Same,
+    }
+}
+
 /// What becomes of a record after all steps; `None` if it goes.
 pub(super) fn rewrite(steps: &[Migration], key: &[u8], value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut record = (key.to_vec(), value.to_vec());
@@ -92,6 +105,19 @@ mod tests {
     fn the_present_format_has_a_way_from_every_older_one() {
         for from in 1..=Format::PRESENT.version {
             assert!(Format::PRESENT.migrate(from).is_ok(), "{from}");
+        }
+    }
+
+    #[test]
+    fn values_of_the_first_format_get_the_second_version_and_all_else_stays() {
+        let steps = Format::PRESENT.migrate(1).expect("steps");
+        for (value, want) in [
+            (&b"[1,{\"x\":[1,2]}]"[..], &b"[2,{\"x\":[1,2]}]"[..]),
+            (b"[11,{}]", b"[11,{}]"),
+            (b"[2,{}]", b"[2,{}]"),
+            (b"", b""),
+        ] {
+            assert_eq!(rewrite(&steps, b"k", value), Some((b"k".to_vec(), want.to_vec())));
         }
     }
 

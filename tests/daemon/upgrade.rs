@@ -44,6 +44,10 @@ fn older_world() -> World {
     World::in_folder(folder, KEY, &["--virtual", "--listen", ADDRESS])
 }
 
+fn read(world: &World, path: &str) -> String {
+    std::fs::read_to_string(world.path(path)).expect("a text")
+}
+
 fn rows(world: &World) -> Vec<(String, String, u64)> {
     let shown = world.cli(&["ps", "-o", "json"]).stdout;
     let shown: Value = serde_json::from_slice(&shown).unwrap_or_default();
@@ -56,8 +60,8 @@ fn rows(world: &World) -> Vec<(String, String, u64)> {
 }
 
 /// "State from version N-1, daemon N; then downgrade. -> migrates with backup; downgrade refused with
-/// a clear text". That an older format is backed up and migrated, whenever the process ends meanwhile, is
-/// shown with a made-up format 2 by tests/world/store_simulated.rs: so far there is one.
+/// a clear text". The older state has format 1. That a migration comes out the same whenever the process
+/// ends meanwhile is shown by tests/world/store_simulated.rs.
 #[test]
 fn scenario_83_an_older_state_goes_on_and_a_newer_one_is_refused() {
     let mut world = older_world();
@@ -65,8 +69,18 @@ fn scenario_83_an_older_state_goes_on_and_a_newer_one_is_refused() {
     let all_run = |world: &mut World| {
         rows(world) == JOBS.map(|name| (name.to_owned(), "RUNNING".to_owned(), 1))
     };
+    assert!(read(&world, "state/store.version").contains("\"format\":1"));
     world.start(&[]);
     world.wait("the jobs of the older program run", all_run);
+    // It was taken over into the present format, after a backup that the older program can read.
+    assert!(world.log().contains("store format 1 as format 2"), "{}", world.log());
+    assert!(read(&world, "state/store.version").contains("\"format\":2"));
+    let backup = read(&world, "state/before-format-2.jsonl");
+    assert!(backup.starts_with("{\"spotkeeper_backup\":{\"format\":1,"), "{backup}");
+    for name in JOBS {
+        let record = format!("{{\"key\":\"job/{name}/0000000001\",\"value\":\"[1,");
+        assert!(backup.contains(&record), "{name}: {backup}");
+    }
     std::thread::sleep(CHANCES);
     assert!(all_run(&mut world), "{:?}", rows(&world));
     for name in JOBS {
@@ -90,9 +104,8 @@ fn scenario_83_an_older_state_goes_on_and_a_newer_one_is_refused() {
 
     // What a newer program has written is not touched by this one.
     let marker = world.path("state/store.version");
-    let newer = std::fs::read_to_string(&marker).expect("a marker");
-    let newer = newer.replace("\"format\":1", "\"format\":2");
-    assert!(newer.contains("\"format\":2"), "{newer}");
+    let newer = read(&world, "state/store.version").replace("\"format\":2", "\"format\":3");
+    assert!(newer.contains("\"format\":3"), "{newer}");
     std::fs::write(&marker, &newer).expect("written");
     let creates = world.ledger().count("create");
     world.start(&[]);
@@ -103,7 +116,7 @@ fn scenario_83_an_older_state_goes_on_and_a_newer_one_is_refused() {
     });
     assert!(ended.is_some_and(|ended| !ended.success()));
     let log = world.log();
-    assert!(log.contains("format 2") && log.contains("use the newer program"), "{log}");
+    assert!(log.contains("format 3") && log.contains("use the newer program"), "{log}");
     assert_eq!(std::fs::read_to_string(&marker).expect("a marker"), newer);
     assert_eq!(world.ledger().count("create"), creates);
     world.ledger().assert_never_two(job_of);

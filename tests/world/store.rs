@@ -324,7 +324,7 @@ fn a_newer_format_is_refused_in_words_and_nothing_is_changed() {
         copy(&example.closed, &dir);
         fs::write(dir.join(name), content).unwrap();
         let refused = Store::open(&dir, Options::default()).unwrap_err();
-        assert!(matches!(refused, StoreError::NewerFormat { found: 9, known: 1, .. }), "{name}");
+        assert!(matches!(refused, StoreError::NewerFormat { found: 9, known: 2, .. }), "{name}");
         assert_eq!(refused.class(), Class::Operator);
         assert!(refused.to_string().contains("newer program"), "{refused}");
         assert_eq!(fs::read(dir.join(name)).unwrap(), content);

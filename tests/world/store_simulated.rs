@@ -399,7 +399,7 @@ fn a_long_journal_is_cut_by_itself() {
     assert_eq!(all(&mut world.open().0).len(), 120);
 }
 
-fn to_two(key: &[u8], value: &[u8]) -> Rewritten {
+fn to_next(key: &[u8], value: &[u8]) -> Rewritten {
     match key {
         b"hot" => Rewritten::Changed { key: b"warm".to_vec(), value: value.to_vec() },
         b"r/014" => Rewritten::Dropped,
@@ -407,29 +407,29 @@ fn to_two(key: &[u8], value: &[u8]) -> Rewritten {
     }
 }
 
-const TWO: Format = Format { version: 2, migrations: &[Migration { from: 1, rewrite: to_two }] };
+const NEXT: Format = Format { version: 3, migrations: &[Migration { from: 2, rewrite: to_next }] };
 
 #[test]
 fn an_older_format_is_backed_up_and_rewritten_whatever_step_it_is_stopped_at() {
-    let two = Options { format: TWO, ..Options::default() };
+    let next = Options { format: NEXT, ..Options::default() };
     let migrated = [("r/012", "value 12"), ("r/013", "value 13"), ("warm", "14")];
     for end in 1.. {
         let world = example();
         world.disk.end_at(world.disk.steps() + end);
-        let finished = world.try_open(two).is_ok();
+        let finished = world.try_open(next).is_ok();
         world.disk.restart(&|_| 0);
         world.home.crash();
-        let (mut store, report) = world.try_open(two).unwrap();
+        let (mut store, report) = world.try_open(next).unwrap();
         let found = all(&mut store);
         let expected = migrated.map(|(k, v)| (k.as_bytes().to_vec(), v.as_bytes().to_vec()));
         assert_eq!(found, expected, "end {end}: {report:?}");
         store.commit(store.sequence(), &[change(15)]).unwrap();
         drop(store);
-        let before = world.disk.content("before-format-2.jsonl").unwrap();
+        let before = world.disk.content("before-format-3.jsonl").unwrap();
         assert!(String::from_utf8(before).unwrap().contains("r/014"), "end {end}");
         let refused = world.try_open(Options::default());
-        assert!(matches!(refused, Err(StoreError::NewerFormat { found: 2, known: 1, .. })));
-        let (mut store, again) = world.try_open(two).unwrap();
+        assert!(matches!(refused, Err(StoreError::NewerFormat { found: 3, known: 2, .. })));
+        let (mut store, again) = world.try_open(next).unwrap();
         assert_eq!(store.get(b"hot").unwrap(), Some(b"15".to_vec()), "end {end}: {again:?}");
         if finished {
             assert!(!again.is_alarm(), "{again:?}");
