@@ -62,10 +62,10 @@ pub(super) fn on_missing(draft: &mut Draft<'_>, id: &CloudId, same_caller: bool)
     }
 }
 
-/// Nobody waits for the end of an attempt after which nothing is submitted.
+/// Nobody waits for the end of an attempt after which nothing is submitted. After a twin something
+/// is, once the other one ends.
 fn lose_where_nothing_follows(draft: &mut Draft<'_>, at: usize) {
-    let nothing_follows = draft.next.wanted == Wanted::Cancel || draft.next.result.is_some();
-    if nothing_follows || draft.next.open[at].stop == Some(StopWhy::Twin) {
+    if draft.next.wanted == Wanted::Cancel || draft.next.result.is_some() {
         lose(draft, at, "nothing is submitted after it");
     }
 }

@@ -6,7 +6,7 @@
 
 use super::event::Word;
 use super::job::{Attempt, AttemptState, EndedAttempt};
-use super::step::Draft;
+use super::step::{Draft, EndedRef};
 use super::verdict::Cause;
 use crate::model::ids::AttemptNo;
 use crate::model::time::{WallTime, human};
@@ -116,6 +116,29 @@ pub(super) fn note(draft: &mut Draft<'_>, span: Span) {
             ),
             serde_json::json!({ "from": overlap.from.to_string(), "until": overlap.until.to_string() }),
         );
+    }
+}
+
+/// One that was believed over is shown again. What the cloud tells is the beginning of its last run
+/// alone, and others may have ended since that are no longer at hand: all that was written between its
+/// supposed end and now may be of two.
+pub(super) fn note_unseen(draft: &mut Draft<'_>, ended: &EndedRef, until: WallTime) {
+    let window = Overlap { from: ended.ended, until: until.min(draft.given.now.wall) };
+    let last = draft.next.last_run.filter(|last| last.no != ended.no);
+    let is_followed =
+        !draft.next.open.is_empty() || last.is_some_and(|last| last.until > window.from);
+    let is_known = draft.next.overlaps.iter().any(|known| known.holds(&window));
+    if draft.given.spec.checkpoint.is_none() || !is_followed || is_known {
+        return;
+    }
+    if window.from < window.until {
+        add(&mut draft.next.overlaps, window);
+        let text = format!(
+            "nobody saw it for {}, until {}: checkpoints written then are passed over",
+            human(window.until.since(window.from)),
+            window.until,
+        );
+        draft.say(Some(ended.no), Word::Twin, text);
     }
 }
 

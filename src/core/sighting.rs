@@ -53,9 +53,12 @@ pub(super) fn on_seen(draft: &mut Draft<'_>, sighting: &Sighting, past: &Past) {
         // that nobody knows does not say so.
         Past::Ended(ended) if ended.id == cloud.id => {
             if cloud.whole && is_active(&cloud.status) {
+                overlap::note_unseen(draft, ended, draft.given.now.wall);
                 uncount(draft, ended);
                 take_back(draft, sighting, ended.no, "runs again");
             } else if cloud.whole && cloud.status.is_end() && ended.cause == Cause::Lost {
+                let until = cloud.finished.unwrap_or(draft.given.now.wall);
+                overlap::note_unseen(draft, ended, until);
                 see_end_of_lost(draft, sighting, ended);
             }
         }

@@ -90,13 +90,15 @@ pub struct EndedRef {
     pub cause: Cause,
     /// How long UserCommand ran.
     pub ran: Duration,
+    /// When it ended, or was given up.
+    pub ended: WallTime,
 }
 
 impl EndedRef {
     /// What is remembered of an end; `None` if nothing was ever created.
     pub fn of(ended: &EndedAttempt) -> Option<Self> {
         let (no, cause) = (ended.attempt.no, ended.verdict.cause);
-        Some(Self { no, id: ended.id.clone()?, cause, ran: ended.ran })
+        Some(Self { no, id: ended.id.clone()?, cause, ran: ended.ran, ended: ended.ended })
     }
 }
 

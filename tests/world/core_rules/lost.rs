@@ -234,6 +234,73 @@ fn one_that_was_lost_and_shows_up_with_its_end_is_told_and_what_both_wrote_is_pa
 }
 
 #[test]
+fn a_twin_that_is_missing_is_lost_only_over_a_prefix_that_stands_still_too() {
+    let (mut desk, late) = lost_and_followed();
+    desk.spec.checkpoint.as_mut().expect("a checkpoint").expect_within = MINUTE;
+    let mut survivor = desk.cloud(Status::Failed);
+    desk.see(late);
+    assert_eq!(desk.stops(), 1, "it is a twin");
+    missed_for(&mut desk, 20);
+    assert_eq!(desk.job.open.len(), 2, "to have asked it to stop is no end");
+    as_in("failed_exit137")(&mut survivor);
+    survivor.finished = Some(desk.now.wall);
+    desk.see(survivor);
+    desk.wait(HOUR);
+    assert!(!desk.sends() && desk.job.open.len() == 1, "it may run on beside the next one");
+    let first = written(HOUR, &desk);
+    watched(&mut desk, first);
+    desk.wait(15 * MINUTE);
+    assert!(desk.effects.contains(&Effect::Watch(1)));
+    let same = written(HOUR + 15 * MINUTE, &desk);
+    watched(&mut desk, same);
+    assert_eq!((desk.causes.last(), desk.job.open.len()), (Some(&Cause::Lost), 0));
+    desk.submit(whole(&[200]));
+    assert_eq!(desk.job.overlaps.len(), 1, "what both wrote is passed over");
+}
+
+#[test]
+fn a_twin_that_is_missing_is_let_go_where_nothing_follows_it() {
+    let (mut desk, late) = lost_and_followed();
+    let mut survivor = desk.cloud(Status::Succeeded);
+    desk.spec.total_steps = None;
+    desk.see(late);
+    missed_for(&mut desk, 20);
+    survivor.finished = Some(desk.now.wall);
+    desk.see(survivor);
+    if desk.effects.contains(&Effect::Look) {
+        desk.look(whole(&[100]));
+    }
+    missed_for(&mut desk, 1);
+    assert_eq!(desk.job.open.len(), 0);
+}
+
+#[test]
+fn what_was_written_while_nobody_saw_a_lost_one_is_passed_over_whatever_run_it_shows() {
+    for shown in [Status::Running, Status::Failed] {
+        let (mut desk, mut late) = lost_and_followed();
+        let lost = desk.now.wall;
+        desk.end(HOUR, as_in("failed_exit137"));
+        desk.submit(whole(&[200])).live();
+        desk.wait(HOUR);
+        // It was restarted meanwhile, and nothing tells of the run before.
+        late.running = Some(desk.now.wall.minus(MINUTE));
+        late.status = shown;
+        late.finished = late.status.is_end().then_some(desk.now.wall);
+        desk.see(late);
+        let covers = |at| desk.job.overlaps.iter().any(|o| o.from <= at && at <= o.until);
+        assert!(covers(lost.plus(MINUTE)) && covers(desk.now.wall), "{:?}", desk.job.overlaps);
+    }
+    // Nothing else ran meanwhile: what is there is its own.
+    let mut desk = long_missing();
+    let late = desk.cloud(Status::Running);
+    desk.act(Act::Retry);
+    assert_eq!(desk.causes, [Cause::Lost]);
+    desk.wait(HOUR);
+    desk.see(late);
+    assert_eq!((desk.job.open.len(), desk.job.overlaps.len()), (1, 0));
+}
+
+#[test]
 fn the_end_of_a_lost_one_is_not_judged_twice_and_a_success_is_one() {
     let lost = || {
         let mut desk = long_missing();
