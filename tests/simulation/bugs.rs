@@ -3,13 +3,14 @@
 
 use super::clock::at;
 use super::invariants::{
-    BUDGET, CANCEL, COPY, FINAL, FOUND, INTENT, LOST, ONE_NODE, OVERLAP, PREFIX, RELOAD, RESUME,
-    TWICE, TWIN, WAKE,
+    BUDGET, CANCEL, COPY, FINAL, FOUND, HANG, INTENT, LOST, ONE_NODE, OVERLAP, PREFIX, RELOAD,
+    RESUME, TWICE, TWIN, WAKE,
 };
 use spotkeeper::core::job::{AttemptState, Job, StopWhy, Wanted};
 use spotkeeper::core::step::{Effect, Given, Input, Step};
 use spotkeeper::model::checkpoint::{Findings, Look};
 use spotkeeper::model::cloud::{CloudJob, SendOutcome, Status};
+use spotkeeper::model::hang::PodsLook;
 use spotkeeper::model::ids::{Mark, Owner};
 use spotkeeper::model::time::BootTime;
 
@@ -42,13 +43,11 @@ pub(crate) enum Bug {
     OneNodeIsUserError,
     WakeForgotten,
     OverlapForgotten,
+    StaleLogsTakenForHang,
 }
 
 impl Bug {
-    /// Lives that it spoils are rare: it is tried and told, and not asked for.
-    pub(crate) const SELDOM: [Self; 1] = [Self::WallClockInSafetyWait];
-
-    pub(crate) const ALL: [Self; 26] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::RepeatWithoutSearch,
         Self::NonceUsedIsRefused,
         Self::SearchWithoutStartTime,
@@ -66,6 +65,7 @@ impl Bug {
         Self::LargestString,
         Self::TornAccepted,
         Self::FreshOnCouldNotLook,
+        Self::WallClockInSafetyWait,
         Self::JournalNotReplayed,
         Self::LateTwinKept,
         Self::PersonsCopyStopped,
@@ -75,6 +75,7 @@ impl Bug {
         Self::WakeForgotten,
         Self::SubstringMatch,
         Self::OverlapForgotten,
+        Self::StaleLogsTakenForHang,
     ];
 
     /// The invariants that it breaks; another that breaks first does not count.
@@ -103,6 +104,7 @@ impl Bug {
             Self::OneNodeIsUserError => &[ONE_NODE],
             Self::WakeForgotten => &[WAKE],
             Self::OverlapForgotten => &[OVERLAP],
+            Self::StaleLogsTakenForHang => &[HANG],
         }
     }
 
@@ -117,6 +119,11 @@ impl Bug {
             (Self::FreshOnCouldNotLook, Input::Looked(look)) => {
                 if matches!(look, Look::CouldNotLook { .. }) {
                     *look = Look::Done(Findings::default());
+                }
+            }
+            (Self::StaleLogsTakenForHang, Input::PodsLooked { look, .. }) => {
+                if let PodsLook::Done(seen) = look {
+                    seen.tails = vec![1];
                 }
             }
             (Self::WallClockInSafetyWait, Input::Swept(pass)) => {

@@ -7,6 +7,7 @@ use super::clock::{DAY, HOUR, MINUTE, Rng, SECOND, at};
 use spotkeeper::dlc::list::{Gathered, ListPass, More};
 use spotkeeper::dlc::wire::Page;
 use spotkeeper::model::cloud::{CloudJob, ExitReport, Pod, Status};
+use spotkeeper::model::hang::{PodsLook, PodsSeen};
 use spotkeeper::model::ids::{CloudId, Owner};
 use spotkeeper::model::time::WallTime;
 use std::cell::Cell;
@@ -14,6 +15,10 @@ use std::cell::Cell;
 /// Steps of a training, and between two saves.
 pub(crate) const TOTAL_STEPS: u64 = 160;
 const STRIDE: u64 = 20;
+/// `log_silence` of the jobs that have a hang policy.
+pub(crate) const LOG_SILENCE: u64 = 5 * MINUTE;
+/// How long one hangs at most, if nobody stops it.
+const HANGS_FOR: u64 = 40 * MINUTE;
 /// How long a deleted job is not known.
 const DELETED_FOR: u64 = 4 * HOUR;
 /// Rows of a page.
@@ -43,6 +48,8 @@ pub(crate) enum Origin {
     Copy,
     /// Another installation made it from ours: under its own stamps, with our whole name in its own.
     Foreign,
+    /// A person made it by hand, without any stamp. Once it is adopted it is ours.
+    Hand,
 }
 
 impl Origin {
@@ -111,6 +118,12 @@ pub(crate) struct Remote {
     pub(crate) stands_until: u64,
     /// Whether it ended while no answer knew it.
     pub(crate) ended_unseen: bool,
+    /// It neither trains nor says anything until then.
+    hangs_until: u64,
+    /// When it last moved: began to run, made a step, said something.
+    moved: u64,
+    /// When its last long silence ended.
+    silent_until: u64,
     /// What a row that lags behind shows.
     before: Status,
     visible_from: u64,
@@ -146,6 +159,9 @@ impl Remote {
             hidden: None,
             stands_until: 0,
             ended_unseen: false,
+            hangs_until: 0,
+            moved: created,
+            silent_until: 0,
             before: Status::Creating,
             visible_from: created + lag,
             created,
@@ -181,6 +197,29 @@ impl Remote {
     pub(crate) fn delete(&mut self, now: u64) {
         self.hidden = Some((now, now + DELETED_FOR));
         self.end(now, Truth::Stopped, Status::Stopped, false);
+    }
+
+    fn moves(&mut self, now: u64) {
+        if now - self.moved >= LOG_SILENCE {
+            self.silent_until = now;
+        }
+        self.moved = now;
+    }
+
+    /// Whether it stood still for long at some time in the last while.
+    pub(crate) fn hung_lately(&self, now: u64, lately: u64) -> bool {
+        now - self.moved >= LOG_SILENCE
+            || self.silent_until + lately >= now && self.silent_until > 0
+    }
+
+    /// What a look at its pods shows.
+    pub(crate) fn pods(&self) -> PodsLook {
+        if self.cloud.status != Status::Running {
+            return PodsLook::NotRunning;
+        }
+        let (all, asked) = (self.cloud.pod_count, self.cloud.pod_count.min(2));
+        let tails = (0..u64::from(asked)).map(|pod| self.moved * 10 + pod).collect();
+        PodsLook::Done(PodsSeen { all, asked, tails, ..PodsSeen::default() })
     }
 
     fn become_status(&mut self, status: Status) {
@@ -252,6 +291,8 @@ impl Remote {
                 self.become_status(Status::Running);
                 self.cloud.running = Some(at(now));
                 self.ticks = 0;
+                self.hangs_until = 0;
+                self.moves(now);
                 self.count();
                 Some(now + MINUTE)
             }
@@ -261,15 +302,25 @@ impl Remote {
     }
 
     fn run(&mut self, now: u64, sky: &mut Sky<'_>) -> Option<u64> {
+        if !sky.calm && sky.nature == Nature::Trains && sky.rng.chance(3) {
+            self.hangs_until = now + sky.rng.below(HANGS_FOR);
+        }
+        let hangs = now < self.hangs_until;
+        if !hangs {
+            self.moves(now);
+        }
         self.ticks += 1;
-        self.step += STRIDE;
         let released = !sky.calm && sky.rng.chance(18);
+        if hangs && !released {
+            return Some(now + MINUTE);
+        }
+        self.step += if hangs { 0 } else { STRIDE };
         let fails = match sky.nature {
             Nature::Crashes => true,
             Nature::Trains => !sky.calm && sky.rng.chance(3),
             Nature::Plain => false,
         };
-        if sky.nature == Nature::Trains && self.origin.writes() {
+        if sky.nature == Nature::Trains && self.origin.writes() && !hangs {
             let whole_from = match sky.rng.below(3) {
                 _ if !released => Some(now),
                 // A release in the middle of a save: torn for ever, or the rest still comes.
@@ -362,8 +413,11 @@ pub(crate) fn list(
     } else {
         start
     };
+    // The filter of names is the server's.
+    let ours = format!("sk{owner}");
+    let is_asked_for = |r: &Remote| r.cloud.display_name.contains(&ours) && at(r.created) >= start;
     let shown: Vec<usize> = (0..remotes.len())
-        .filter(|n| remotes[*n].is_visible(now) && at(remotes[*n].created) >= start)
+        .filter(|n| remotes[*n].is_visible(now) && is_asked_for(&remotes[*n]))
         .collect();
     let total = shown.len() as u64;
     let mut gathered = Gathered::default();
@@ -437,7 +491,8 @@ pub(crate) fn in_full(
     if cloud.pod_count > 1 {
         cloud.pods = (0..cloud.pod_count).map(pod).collect();
     }
-    if stormy && remote.is_alive() && rng.chance(6) {
+    let odd = if remote.origin.writes() { 6 } else { 25 };
+    if stormy && remote.is_alive() && rng.chance(odd) {
         cloud.status = match rng.below(3) {
             0 => {
                 remote.flapped.set(true);

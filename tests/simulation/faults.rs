@@ -34,6 +34,8 @@ pub(crate) enum Fault {
     Vanish(Option<u64>),
     /// A person stops a job in the console.
     StopByOther,
+    /// A person starts a job by hand and has it adopted.
+    Adopt(usize),
     /// No machine is to be had until then.
     MarketCloses(u64),
     /// A backup of the store.
@@ -55,11 +57,37 @@ pub(crate) enum Deed {
     Crash,
     StopByOther,
     Vanish,
+    Adopt,
+    /// What is on its way to it arrives at once: answers of the cloud, of the bucket, of logs.
+    Hurry,
 }
 
 /// Situations that come seldom.
 const SHORT: [Situation; 4] =
     [Situation::TwoOpen, Situation::TwoOpen, Situation::StopAsked, Situation::Settling];
+
+/// Situations in which an answer comes that was asked for in another one.
+const LATE: [Situation; 10] = [
+    Situation::Over,
+    Situation::Cancelling,
+    Situation::TwoOpen,
+    Situation::TwoOpen,
+    Situation::Missing,
+    Situation::StopAsked,
+    Situation::StopAsked,
+    Situation::Unknown,
+    Situation::Blocked,
+    Situation::Settling,
+];
+
+/// What chance brings about too seldom: an answer that finds its job cancelled, one that ended
+/// before any pass showed it.
+const PAIRS: [(Situation, Deed); 4] = [
+    (Situation::Intended, Deed::Act(Act::Cancel)),
+    (Situation::Unknown, Deed::StopByOther),
+    (Situation::Unknown, Deed::Act(Act::Pause)),
+    (Situation::Live, Deed::Act(Act::Cancel)),
+];
 
 /// The opportunities that a life takes.
 pub(crate) fn opportunities(rng: &mut Rng) -> Vec<Opportunity> {
@@ -73,12 +101,21 @@ pub(crate) fn opportunities(rng: &mut Rng) -> Vec<Opportunity> {
         Deed::Crash,
         Deed::StopByOther,
         Deed::Vanish,
+        Deed::Adopt,
     ];
     let draw = |rng: &mut Rng| Opportunity {
         situation: if rng.chance(25) { rng.one_of(&SHORT) } else { rng.one_of(&Situation::ALL) },
         deed: rng.one_of(&deeds),
     };
-    (0..3).map(|_| draw(rng)).collect()
+    let mut drawn: Vec<Opportunity> = (0..3).map(|_| draw(rng)).collect();
+    for _ in 0..3 {
+        drawn.push(Opportunity { situation: rng.one_of(&LATE), deed: Deed::Hurry });
+    }
+    if rng.chance(40) {
+        let (situation, deed) = rng.one_of(&PAIRS);
+        drawn.push(Opportunity { situation, deed });
+    }
+    drawn
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,6 +272,14 @@ pub(crate) fn commit(rng: &mut Rng) -> Option<Wrong> {
         8..10 => Some(Wrong::Full),
         _ => None,
     }
+}
+
+/// How old what a decision rests on may be: an answer on its way, and the queue before a slow disk.
+pub(crate) const STALE_LIMIT: u64 = 5 * MINUTE;
+
+/// How much later an answer is that somebody waits for: see [`Deed::Hurry`].
+pub(crate) fn lateness(rng: &mut Rng) -> u64 {
+    if rng.chance(25) { MINUTE + rng.below(2 * MINUTE) } else { 0 }
 }
 
 /// The time that an answer takes which may take long: the bucket's, a log's.

@@ -3,7 +3,7 @@
 
 use super::clock::MINUTE;
 use super::cloud::{Origin, Remote, Truth};
-use super::table::Table;
+use super::table::{Situation, Table};
 use spotkeeper::core::event::Word;
 use spotkeeper::core::job::{Attempt, AttemptState, Job, OutcomeKind, Recovery, Start, Wanted};
 use spotkeeper::core::step::{Act, Given, Input, Step};
@@ -38,6 +38,7 @@ pub(crate) const COPY: &str = "a person's copy is left alone";
 pub(crate) const RESTARTS: &str = "each restart in place is told once";
 pub(crate) const LOST: &str = "lost only after long, and over a prefix that stands still";
 pub(crate) const OVERLAP: &str = "no resume from a checkpoint written while two attempts ran";
+pub(crate) const HANG: &str = "nothing that goes on is stopped for a hang";
 pub(crate) const POSSIBLE: &str = "no impossible pair, no panic, no record too large";
 
 /// Below the 15 minutes of the core by what one transient answer before may add.
@@ -49,6 +50,11 @@ const LONG_RUN: Duration = Duration::from_secs(30 * 60);
 /// Whether the later of two was sent when nothing told where the earlier one writes.
 fn in_ignorance(one: &Remote, other: &Remote) -> bool {
     one.sent.in_ignorance_of(other) || other.sent.in_ignorance_of(one)
+}
+
+/// What a person says of a job that was over.
+fn is_persons(input: &Input) -> bool {
+    is_retry(input) || matches!(input, Input::Adopt { .. })
 }
 
 fn is_retry(input: &Input) -> bool {
@@ -86,6 +92,8 @@ pub(crate) struct Judge {
     /// Whether a state folder was lost: what it alone knew is not asked for.
     pub(crate) wiped: bool,
     pub(crate) outdated: bool,
+    /// Whether an attempt was stopped because it hung.
+    pub(crate) hung: bool,
     /// Whether an attempt was stopped because it waited for too long.
     pub(crate) waited: bool,
 }
@@ -108,11 +116,11 @@ impl Judge {
                 self.broke(ONE_NODE, format!("{:?} was {truth:?}", ended.id));
             }
         }
+        if is_persons(input) && step.next.wanted == Wanted::Run {
+            self.cancelled.remove(&job.key);
+        }
         if is_retry(input) {
             self.retried.insert(job.key.clone(), given.now.boot);
-            if step.next.wanted == Wanted::Run {
-                self.cancelled.remove(&job.key);
-            }
             if matches!(input, Input::Operator(Act::RetryFrom(_))) {
                 self.asked_from.insert(job.key.clone());
             }
@@ -124,7 +132,7 @@ impl Judge {
 
     fn is_final(&mut self, job: &Job, input: &Input, step: &Step) {
         let Some(result) = &job.result else { return };
-        let persons = is_retry(input);
+        let persons = is_persons(input);
         // A new store learns of history in the order of the list.
         let history = self.wiped && matches!(input, Input::Seen { .. });
         if result.kind == OutcomeKind::Succeeded
@@ -154,8 +162,10 @@ impl Judge {
         // After a step back what was best is not chosen again.
         let stepped_back = !before.suspicion.marked().is_empty();
         let best = if stepped_back { start } else { before.best.max(start) };
-        // An answer that comes after the end of its attempt says nothing.
-        let is_late = matches!(input, Input::Watched { .. }) && attempt.is_none();
+        // An answer says nothing that comes after the end of its attempt, beside a twin, or while
+        // nobody knows whether it runs.
+        let is_alone = job.open.len() == 1 && Situation::of(job) != Situation::Missing;
+        let is_late = matches!(input, Input::Watched { .. }) && (attempt.is_none() || !is_alone);
         let is_new = !is_late && chosen.is_some_and(|position| Some(position) > best);
         if let Input::Watched { no, .. } = input
             && is_new
@@ -175,7 +185,7 @@ impl Judge {
             matches!(ended.verdict.cause, Cause::Released | Cause::UserError | Cause::Unexplained)
         });
         let judged = counted && step.next.unjudged.is_none() && job.open.is_empty();
-        if judged && gained && after.ends != 0 {
+        if judged && gained && after.ends != 0 && !is_persons(input) {
             self.broke(BUDGET, format!("{} ends after a new whole checkpoint", after.ends));
         }
         let no_gain = given.spec.checkpoint.is_some()

@@ -107,10 +107,12 @@ pub(crate) enum Kind {
     Blind,
     Logs,
     Watched,
+    Pods,
+    Adopt,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::Started,
         Self::Tick,
         Self::Spec,
@@ -134,6 +136,8 @@ impl Kind {
         Self::Blind,
         Self::Logs,
         Self::Watched,
+        Self::Pods,
+        Self::Adopt,
     ];
 
     /// `None` for what is not simulated.
@@ -164,10 +168,9 @@ impl Kind {
             Input::Looked(Look::CouldNotLook { .. }) => Self::Blind,
             Input::Logs { .. } => Self::Logs,
             Input::Watched { .. } => Self::Watched,
-            Input::TrackerWritten(_)
-            | Input::PodsLooked { .. }
-            | Input::Adopt { .. }
-            | Input::NotAdopted { .. } => return None,
+            Input::PodsLooked { .. } => Self::Pods,
+            Input::Adopt { .. } => Self::Adopt,
+            Input::TrackerWritten(_) | Input::NotAdopted { .. } => return None,
         })
     }
 }
@@ -191,7 +194,7 @@ impl Meeting {
             S::Over | S::Blocked | S::Paused | S::Looking | S::Settling | S::Waiting | S::Ready
         );
         match kind {
-            Kind::Started | Kind::Spec | Kind::File => Self::Expected,
+            Kind::Started | Kind::Spec | Kind::File | Kind::Adopt => Self::Expected,
             Kind::Cancel | Kind::Pause | Kind::Resume | Kind::Retry => Self::Expected,
             Kind::OddWord | Kind::SeenEnd | Kind::Copy => Self::Expected,
             Kind::Seen => match situation {
@@ -211,7 +214,7 @@ impl Meeting {
                 ),
                 _ => Self::Expected,
             },
-            Kind::Watched => match situation {
+            Kind::Watched | Kind::Pods => match situation {
                 S::TwoOpen => Self::Seldom(TWO),
                 S::Blocked | S::Settling => Self::Seldom(
                     "a look at what runs is out for seconds, and before this comes a second one",

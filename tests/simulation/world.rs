@@ -69,6 +69,8 @@ pub(crate) struct Lived {
     pub(crate) outdated: bool,
     /// Whether an attempt was stopped because it waited for too long.
     pub(crate) waited: bool,
+    /// Whether one was stopped because it hung.
+    pub(crate) hung: bool,
     pub(crate) judge: Judge,
 }
 
@@ -287,6 +289,7 @@ impl World {
             attempts: self.attempts,
             outdated: self.judge.outdated,
             waited: self.judge.waited,
+            hung: self.judge.hung,
             judge: std::mem::take(&mut self.judge),
         }
     }

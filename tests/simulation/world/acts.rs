@@ -3,14 +3,15 @@
 use super::{Coming, ToDaemon, World};
 use crate::clock::{MINUTE, SECOND};
 use crate::cloud::{self, Origin, Weather};
-use crate::faults;
-use crate::invariants::{COPY, INTENT};
+use crate::faults::{self, Deed};
+use crate::invariants::{COPY, HANG, INTENT};
 use spotkeeper::core::identity::mark_of;
-use spotkeeper::core::job::{EndedAttempt, Job};
+use spotkeeper::core::job::{EndedAttempt, Job, StopWhy};
 use spotkeeper::core::step::{Effect, Input, Pass};
 use spotkeeper::core::verdict::LogEnd;
 use spotkeeper::model::checkpoint::Look;
 use spotkeeper::model::cloud::CloudJob;
+use spotkeeper::model::hang::PodsLook;
 use spotkeeper::model::ids::{CloudId, JobKey};
 use spotkeeper::supervisor::{Swept, Work, has_news};
 
@@ -21,12 +22,21 @@ impl World {
     pub(super) fn act(&mut self, key: &JobKey, effect: Effect) {
         match effect {
             Effect::Create(no) => self.send(key, no),
-            Effect::Stop { id, .. } => {
+            Effect::Stop { id, no } => {
+                let now = self.clock.ms;
+                let attempts = self.book.jobs.get(key).map_or(&[][..], |job| &job.open);
+                let why = attempts.iter().find(|a| a.no == no).and_then(|a| a.stop);
                 let Some(remote) = self.remotes.iter_mut().find(|r| r.cloud.id == id) else {
                     return self.judge.broke(COPY, format!("a stop of {id}, which is not there"));
                 };
                 if remote.origin == Origin::Copy && (self.wipes == 0 || remote.has_copys_name()) {
                     self.judge.broke(COPY, format!("{id} was stopped"));
+                }
+                if why == Some(StopWhy::Hang) {
+                    self.judge.hung = true;
+                    if !remote.hung_lately(now, faults::STALE_LIMIT) {
+                        self.judge.broke(HANG, format!("{id} goes on"));
+                    }
                 }
                 remote.stop_asked = true;
                 let after = faults::travel(&mut self.rng);
@@ -53,8 +63,15 @@ impl World {
                 let after = self.long_travel();
                 self.tell(after, ToDaemon::Input(key.clone(), Input::Watched { no, look }));
             }
-            Effect::LookAtPods { .. } => {
-                self.judge.broke(INTENT, format!("{key}: pods are looked at without a [hang]"));
+            Effect::LookAtPods { no, id } => {
+                let remote = self.remotes.iter().find(|r| r.cloud.id == id);
+                let remote = remote.filter(|r| r.is_known(self.clock.ms));
+                let look = match remote {
+                    Some(remote) if !(self.stormy() && self.rng.chance(12)) => remote.pods(),
+                    Some(_) | None => PodsLook::CouldNotLook { why: "503".to_owned() },
+                };
+                let after = self.long_travel();
+                self.tell(after, ToDaemon::Input(key.clone(), Input::PodsLooked { no, look }));
             }
             Effect::RewriteTracker(_) => {
                 self.judge
@@ -74,7 +91,13 @@ impl World {
 
     fn long_travel(&mut self) -> u64 {
         let stormy = self.stormy();
-        faults::long_travel(&mut self.rng, stormy)
+        faults::long_travel(&mut self.rng, stormy).max(self.lateness())
+    }
+
+    /// While an opportunity waits for an answer that comes in another situation, some come late.
+    pub(super) fn lateness(&mut self) -> u64 {
+        let is_wanted = self.opportunities.iter().any(|one| one.deed == Deed::Hurry);
+        if self.stormy() && is_wanted { faults::lateness(&mut self.rng) } else { 0 }
     }
 
     pub(super) fn logs(&mut self, ended: &EndedAttempt, pods: usize) -> Vec<LogEnd> {

@@ -44,6 +44,7 @@ impl World {
                     Origin::Foreign => {
                         self.judge.broke(COPY, format!("{id} is another owner's"));
                     }
+                    Origin::Hand => self.remotes[at].origin = Origin::Ours,
                     Origin::Late => {
                         if !beside(&self.remotes, self.remotes[at].job) {
                             self.remotes[at].origin = Origin::Ours;
@@ -77,7 +78,12 @@ impl World {
         for n in 0..self.remotes.len() {
             let remote = &self.remotes[n];
             let Some((gone, _)) = remote.hidden else { continue };
-            if remote.origin != Origin::Ours || !remote.is_alive() || self.down {
+            let is_followed = match remote.origin {
+                Origin::Ours => true,
+                Origin::Late => self.judge.returned.contains(&remote.cloud.id),
+                Origin::Copy | Origin::Foreign | Origin::Hand => false,
+            };
+            if !is_followed || !remote.is_alive() || self.down {
                 continue;
             }
             let mut open = self.book.jobs.values().flat_map(|job| &job.open);
@@ -87,8 +93,8 @@ impl World {
             }
             let (now, plan) = (self.clock.ms, &self.plans[remote.job]);
             let job = self.book.jobs.get(&plan.key);
-            let nothing_follows = remote.stop_asked
-                || job.is_none_or(|job| job.result.is_some() || job.wanted == Wanted::Cancel);
+            let nothing_follows =
+                job.is_none_or(|job| job.result.is_some() || job.wanted == Wanted::Cancel);
             let retried = self.judge.retried.get(&plan.key).is_some_and(|at| at.0 >= gone);
             let still = (!nothing_follows && !retried)
                 // What was written while the answer of the last look was on its way was not seen.
@@ -97,8 +103,10 @@ impl World {
                     looked - self.bucket.last_written(plan.prefix, looked).unwrap_or(0)
                 });
             self.judge.lost(&remote.cloud.id, now - gone, still);
+            // Until an answer shows it again nobody can know what it writes.
+            self.judge.returned.remove(&remote.cloud.id);
             let remote = &mut self.remotes[n];
-            (remote.origin, remote.passes) = (Origin::Late, 0);
+            (remote.origin, remote.passes, remote.stop_asked) = (Origin::Late, 0, false);
         }
     }
 

@@ -1,8 +1,9 @@
 //! What people do, to jobs, job files and in the console, and what happens to the machine.
 
-use super::{Coming, World};
+use super::sending::by_hand;
+use super::{Coming, ToDaemon, World};
 use crate::clock::{HOUR, MINUTE, SECOND};
-use crate::cloud::{Counter, Origin, Remote, Truth};
+use crate::cloud::{Counter, Origin, Remote, Sent, Truth};
 use crate::faults::{Deed, Edit, Fault};
 use crate::table::Situation;
 use spotkeeper::core::job::{Attempt, BlockKind, Job, Source, Wanted};
@@ -57,6 +58,8 @@ impl World {
                     self.stop(n);
                 }
             }
+            Fault::Adopt(_) if self.down => {}
+            Fault::Adopt(job) => self.adopt(job),
             Fault::MarketCloses(until) => self.market_opens = self.market_opens.max(until),
             Fault::Backup if self.down => {}
             Fault::Backup => self.disk.backup(),
@@ -128,12 +131,56 @@ impl World {
                 self.stop(n);
                 None
             }
+            Deed::Adopt => Some(Fault::Adopt(job)),
+            Deed::Hurry => {
+                let key = self.plans[job].key.clone();
+                while let Some(at) = self.on_its_way(&key) {
+                    let what = self.queue.remove(&at).expect("it is there");
+                    self.at(self.clock.ms, what);
+                }
+                None
+            }
             Deed::Vanish => {
                 let n = self.remotes.iter().position(alive)?;
                 let back = MINUTE + self.rng.below(HOUR);
                 self.vanish(n, Some(back));
                 None
             }
+        }
+    }
+
+    /// The next answer that this process awaits for a job, and that is not due yet.
+    pub(super) fn on_its_way(&self, key: &JobKey) -> Option<(u64, u64)> {
+        let later = self.queue.range((self.clock.ms + 1, 0)..);
+        let mut for_it = later.filter(|(_, coming)| match coming {
+            Coming::Daemon(process, ToDaemon::Input(of, _) | ToDaemon::Look(of, _)) => {
+                *process == self.process && of == key
+            }
+            _ => false,
+        });
+        for_it.next().map(|(at, _)| *at)
+    }
+
+    /// A person has a job of their own taken for the running attempt. Where that is refused they stop
+    /// it again.
+    fn adopt(&mut self, job: usize) {
+        let key = self.plans[job].key.clone();
+        if !self.book.jobs.contains_key(&key) {
+            return;
+        }
+        let (n, now) = (self.remotes.len(), self.clock.ms);
+        let id = CloudId::new(format!("dlc{n}")).expect("an id");
+        let cloud = by_hand(&id, &self.plans[job], self.clock.server());
+        let whose = (job, Origin::Hand, self.wipes);
+        self.remotes.push(Remote::new(whose, cloud.clone(), 0, (now, 0), Counter::Hidden));
+        self.remotes[n].sent = Sent { at: now, unrecorded: Vec::new() };
+        self.at(now + MINUTE, Coming::Remote(n));
+        let (cloud, place) = (Box::new(cloud), self.place.clone());
+        self.pending.push_back(Work::Input(key.clone(), Input::Adopt { cloud, place, mark: None }));
+        self.turns();
+        let job = self.book.jobs.get(&key);
+        if !job.is_some_and(|job| job.open.iter().any(|a| a.id() == Some(&id))) {
+            self.stop(n);
         }
     }
 

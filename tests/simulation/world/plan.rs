@@ -1,8 +1,9 @@
 //! The job files of a life, and the one target that they name.
 
 use crate::clock::Rng;
-use crate::cloud::{Nature, TOTAL_STEPS};
+use crate::cloud::{LOG_SILENCE, Nature, TOTAL_STEPS};
 use spotkeeper::model::checkpoint::{Location, Scheme};
+use spotkeeper::model::hang::{HangAct, HangPolicy, Times};
 use spotkeeper::model::ids::{Digest, JobKey, JobName, TargetName};
 use spotkeeper::model::money::Money;
 use spotkeeper::model::spec::{
@@ -51,14 +52,20 @@ pub(super) fn plans(rng: &mut Rng) -> Vec<Plan> {
                 _ => Nature::Trains,
             };
             let pods = if rng.chance(40) { 4 } else { 1 };
-            plan(names[n], prefixes[n], nature, pods)
+            let hang = rng.chance(25).then(hang);
+            plan(names[n], prefixes[n], nature, (pods, hang))
         })
         .collect()
 }
 
-fn plan(name: &str, prefix: &'static str, nature: Nature, pods: u32) -> Plan {
+fn plan(
+    name: &str,
+    prefix: &'static str,
+    nature: Nature,
+    (pods, hang): (u32, Option<HangPolicy>),
+) -> Plan {
     let key = JobKey { name: JobName::new(name).expect("a name"), run: 1 };
-    let first = spec(&key, prefix, nature);
+    let first = JobSpec { hang, ..spec(&key, prefix, nature) };
     let mut second = first.clone();
     second.body.insert("Priority".to_owned(), serde_json::json!(2));
     let specs = [first, second].map(|spec| {
@@ -108,6 +115,15 @@ fn spec(key: &JobKey, prefix: &str, nature: Nature) -> JobSpec {
         hang: None,
         waiting: waiting(),
         placements: Vec::new(),
+    }
+}
+
+/// One that is silent is told of, then stopped.
+fn hang() -> HangPolicy {
+    HangPolicy {
+        log_silence: Some(Duration::from_millis(LOG_SILENCE)),
+        no_checkpoint: Some(Times::whole(4)),
+        then: vec![HangAct::Notify, HangAct::Restart],
     }
 }
 

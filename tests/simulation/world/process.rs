@@ -6,6 +6,7 @@ use crate::cloud::Origin;
 use crate::disk::{Disk, Wrong};
 use crate::invariants::RELOAD;
 use spotkeeper::core::step::Input;
+use spotkeeper::model::cloud::Stamp;
 use spotkeeper::model::ids::JobKey;
 use spotkeeper::model::time::Now;
 use spotkeeper::store::Fresh;
@@ -134,6 +135,10 @@ impl World {
             if remote.origin == Origin::Ours {
                 remote.origin = Origin::Late;
             }
+        }
+        // Nothing tells whose an adopted one is.
+        for remote in self.remotes.iter_mut().filter(|r| r.cloud.stamp == Stamp::default()) {
+            remote.origin = Origin::Hand;
         }
         self.judge.wiped = true;
         self.judge.cancelled.clear();

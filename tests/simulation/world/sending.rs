@@ -49,7 +49,6 @@ fn shown(
     let stamp = Some((owner.clone(), attempt.mark.clone()));
     let name = display_name(plan.key.name.as_str(), owner, &attempt.mark);
     CloudJob {
-        id: id.clone(),
         stamp: Stamp {
             name: parse_display_name(&name),
             tag: stamp.clone(),
@@ -62,13 +61,25 @@ fn shown(
         },
         display_name: name,
         status: Status::Creating,
+        running: None,
+        ..by_hand(id, plan, created)
+    }
+}
+
+/// One that a person made, and that runs.
+pub(super) fn by_hand(id: &CloudId, plan: &Plan, now: WallTime) -> CloudJob {
+    CloudJob {
+        id: id.clone(),
+        display_name: "by-hand".to_owned(),
+        status: Status::Running,
         sub_status: String::new(),
         reason_code: String::new(),
         reason_message: String::new(),
         exits: Vec::new(),
         user_id: Some("u1".to_owned()),
-        created: Some(created),
-        running: None,
+        stamp: Stamp::default(),
+        created: Some(now),
+        running: Some(now),
         finished: None,
         duration_s: None,
         pod_count: plan.pods,
@@ -167,10 +178,13 @@ impl World {
         let sent = Sent { at: self.clock.ms, unrecorded: self.unrecorded() };
         let mut request = Box::new(Request { job, attempt, origin, sent, reply, copied: false });
         let (after, outcome) = match fate {
-            Fate::NotSent => (10, Some(SendOutcome::NotSent { why: "no route".to_owned() })),
+            Fate::NotSent => {
+                let after = self.rng.below(5 * SECOND) + self.lateness();
+                (after, Some(SendOutcome::NotSent { why: "no route".to_owned() }))
+            }
             Fate::Refused { passing } => {
                 let code = if passing { "Throttling.User" } else { "InvalidParameter" };
-                (travel, Some(refused(code, None)))
+                (travel + self.lateness(), Some(refused(code, None)))
             }
             Fate::LostThere => (30 * SECOND, Some(unknown())),
             Fate::Held { late } => {
@@ -194,10 +208,13 @@ impl World {
                 (2 * travel, Some(refused("SignatureNonceUsed", self.bug)))
             }
             Fate::HeldOverStep => {
+                // By the calendar the wait is over after three passes, and once it is set right what
+                // is sent then is accepted: before this request arrives.
                 let (now, long) = (self.clock.ms, 20 * SECOND);
-                self.no_date_until = now + 100 * SECOND;
-                let step = Fault::ClockStep(HOUR.cast_signed());
-                self.at(now + 5 * SECOND, Coming::Fault(step));
+                self.no_date_until = now + open;
+                for (after, by) in [(5 * SECOND, HOUR.cast_signed()), (128 * SECOND, 0)] {
+                    self.at(now + after, Coming::Fault(Fault::ClockStep(by)));
+                }
                 let held = open.saturating_sub(self.rng.below(long));
                 self.at(now + held, Coming::Request(request));
                 (self.rng.below(4 * SECOND), Some(unknown()))
@@ -206,7 +223,7 @@ impl World {
                 request.copied = copied;
                 self.at(self.clock.ms + travel, Coming::Request(request));
                 let late = if slow { self.rng.below(ANSWER_LATE) } else { travel };
-                (travel + late, Some(unknown()))
+                (travel + late.max(self.lateness()), Some(unknown()))
             }
             Fate::LongAway => {
                 let back = 8 * DAY + self.rng.below(2 * DAY);
@@ -218,6 +235,7 @@ impl World {
             }
             Fate::Good { twice, slow } => {
                 let late = if slow { self.rng.below(ANSWER_LATE) } else { 20 };
+                let late = late.max(self.lateness());
                 request.reply = Some((self.process, twice, late));
                 self.at(self.clock.ms + travel, Coming::Request(request));
                 (0, None)

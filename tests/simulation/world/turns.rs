@@ -5,7 +5,7 @@ use super::plan::Plan;
 use super::{Coming, ToDaemon, World};
 use crate::bugs::{Bug, wall_as_boot};
 use crate::clock::{MINUTE, Rng, SECOND};
-use crate::faults;
+use crate::faults::{self, Deed};
 use crate::invariants::Judge;
 use crate::table::Situation;
 use spotkeeper::core::job::Job;
@@ -199,6 +199,7 @@ impl World {
         let found = self.opportunities.iter().enumerate().find_map(|(n, one)| {
             let is_there = |plan: &Plan| {
                 jobs.get(&plan.key).is_some_and(|job| Situation::of(job) == one.situation)
+                    && (one.deed != Deed::Hurry || self.on_its_way(&plan.key).is_some())
             };
             Some((n, plans.iter().position(is_there)?))
         });
