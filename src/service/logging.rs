@@ -76,24 +76,21 @@ pub fn start() -> Logging {
     let filter = Arc::new(Choice { levels, fold: Fold::default() });
     let json = std::env::var("SPOTKEEPER_LOG_FORMAT").is_ok_and(|form| form == "json");
     let chosen = Chosen(Arc::clone(&filter));
-    let (lines, out) = match Journal::of_this_process().filter(|_| !json) {
-        Some(journal) => {
-            let out = Out::Journal(journal.lines());
-            (journal.with_filter(chosen).boxed(), out)
-        }
-        None => {
-            let queue = to_stderr();
-            let writer = queue.clone();
-            let lines = tracing_subscriber::fmt::layer()
-                .with_writer(move || writer.clone())
-                .with_ansi(std::io::stderr().is_terminal());
-            let lines = if json {
-                lines.json().with_filter(chosen).boxed()
-            } else {
-                lines.with_target(false).fmt_fields(fields()).with_filter(chosen).boxed()
-            };
-            (lines, Out::Stderr(queue))
-        }
+    let (lines, out) = if let Some(journal) = Journal::of_this_process().filter(|_| !json) {
+        let out = Out::Journal(journal.lines());
+        (journal.with_filter(chosen).boxed(), out)
+    } else {
+        let queue = to_stderr();
+        let writer = queue.clone();
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(move || writer.clone())
+            .with_ansi(std::io::stderr().is_terminal());
+        let lines = if json {
+            lines.json().with_filter(chosen).boxed()
+        } else {
+            lines.with_target(false).fmt_fields(fields()).with_filter(chosen).boxed()
+        };
+        (lines, Out::Stderr(queue))
     };
     // A second start in one process (tests) changes nothing.
     drop(tracing_subscriber::registry().with(lines).try_init());

@@ -36,11 +36,11 @@ fn a_followed_log_has_each_line_of_each_attempt_once() {
     assert!(out.status.success(), "{told}");
     assert!(told.contains("--- attempt 2"), "{told}");
     let text = String::from_utf8(out.stdout).expect("UTF-8");
-    let followed: Vec<Value> =
+    let shown: Vec<Value> =
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    for no in ["1", "2"] {
-        let whole = log(&world, &["--attempt", no]);
-        let of_attempt = followed.iter().filter(|one| one["attempt"].to_string() == no);
+    for no in 1..=2_u32 {
+        let whole = log(&world, &["--attempt", &no.to_string()]);
+        let of_attempt = shown.iter().filter(|one| one["attempt"] == no);
         let lines: Vec<&Value> = of_attempt.map(|one| &one["line"]).collect();
         assert!(!lines.is_empty());
         assert_eq!(json!(lines), whole["lines"], "attempt {no}: {told}");

@@ -66,6 +66,20 @@ fn event(sequence: u64) -> EventView {
     }
 }
 
+fn log_of(row: JobRow, attempt: Option<u32>, rank: u32) -> LogView {
+    LogView {
+        job: row.name,
+        run: 1,
+        attempt: attempt.unwrap_or(3),
+        id: "dlc1".into(),
+        rank,
+        from_step: Some(900),
+        is_open: true,
+        is_cut: false,
+        lines: vec!["step 901".into()],
+    }
+}
+
 fn respond(request: Request) {
     match request {
         Request::Jobs(reply) => drop(reply.send(rows())),
@@ -121,17 +135,7 @@ fn respond(request: Request) {
             })));
         }
         Request::Logs { name, attempt, rank, reply } => {
-            drop(reply.send(known(&name).map(|row| LogView {
-                job: row.name,
-                run: 1,
-                attempt: attempt.unwrap_or(3),
-                id: "dlc1".into(),
-                rank,
-                from_step: Some(900),
-                is_open: true,
-                is_cut: false,
-                lines: vec!["step 901".into()],
-            })));
+            drop(reply.send(known(&name).map(|row| log_of(row, attempt, rank))));
         }
         Request::Body { name, reply } => {
             drop(
@@ -610,7 +614,7 @@ fn formats_and_flags_are_read_behind_the_verb_too() {
         vec!["spotkeeper", "cancel", "a", "--all"],
         vec!["spotkeeper", "ps", "-o", "xml"],
         vec!["spotkeeper", "events", "--since", "2"],
-        vec!["spotkeeper", "logs", "a"],
+        vec!["spotkeeper", "logs"],
     ] {
         assert!(Cli::try_parse_from(&wrong).is_err(), "{wrong:?}");
     }
