@@ -52,7 +52,7 @@ for shell in bash zsh fish; do
 done
 
 mkdir "$root/DEBIAN"
-for script in postinst prerm postrm; do
+for script in preinst postinst prerm postrm; do
   put 755 packaging/deb/$script DEBIAN/$script
 done
 echo /etc/spotkeeper/environment > "$root/DEBIAN/conffiles"

@@ -4,7 +4,8 @@
 #   tests/systemd/run.sh [RELEASE_BINARY [DEBUG_BINARY]]
 #
 # The release binary goes into the package. The debug one has the test hook that freezes the driver
-# and is used for that alone. What is checked stands in inside.sh, which runs in each of them.
+# and is used for that alone. What is checked stands in promises.sh and misuse.sh, which run in each of
+# them, each in a boot of its own.
 # With SPOTKEEPER_ROOTFS=FOLDER the Debians are kept in, and taken from, FOLDER/{bookworm,trixie}.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -69,19 +70,19 @@ cmp "$deb" "$work/again/${deb##*/}" ||
   { echo "the same inputs gave another package" >&2; exit 1; }
 cp "$deb" "$work/bin/spotkeeper.deb"
 cp "$debug" "$work/bin/spotkeeper-debug"
-cp tests/systemd/inside.sh "$work/bin/"
+cp tests/systemd/{lib,promises,misuse}.sh "$work/bin/"
 chmod -R a+rX "$work"
 dpkg-deb --contents "$deb" | awk '{ print $1, $2, $6 }' | grep -v '/docs/\|/examples/'
 
-failed=0
-for suite in bookworm trixie; do
-  echo "== $suite ($SECONDS s)"
+# Boots one of them on a throw-away overlay, runs a script in it, and powers it off.
+run_in() {
+  local suite=$1 script=$2 pid leader= code=0
+  echo "== $suite: $script ($SECONDS s)"
   systemd-nspawn -q -D "$rootfs/$suite" --register=no --keep-unit --console=pipe \
     --volatile=overlay --machine="spotkeeper-$suite" --bind-ro="$work/bin:/opt/t" --boot \
     </dev/null >"$work/$suite.log" 2>&1 &
   pid=$!
   pids+=("$pid")
-  leader=
   for _ in $(seq 600); do
     leader=$(pgrep -P "$pid" | head -1 || true)
     [ -n "$leader" ] && [ -S "/proc/$leader/root/run/systemd/private" ] && break
@@ -91,9 +92,17 @@ for suite in bookworm trixie; do
   [ -n "$leader" ] || { cat "$work/$suite.log"; echo "$suite does not boot" >&2; exit 1; }
   leaders+=("$leader")
   nsenter -t "$leader" -a env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-    bash /opt/t/inside.sh || failed=1
+    bash "/opt/t/$script" || code=$?
   kill -s RTMIN+4 "$leader" 2>/dev/null || true
   for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+  return $code
+}
+
+failed=0
+for suite in bookworm trixie; do
+  for script in promises.sh misuse.sh; do
+    run_in "$suite" "$script" || failed=1
+  done
 done
 [ "$failed" = 0 ] || { echo "== failed" >&2; exit 1; }
 ! grep -F "$work" /proc/mounts || { echo "a mount is left" >&2; exit 1; }
