@@ -27,14 +27,16 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 work=$(mktemp -d)
-pids=()
-leaders=()
 making=()
+booted=()
 cleanup() {
-  # The container's init: its nspawn then ends by itself.
-  for leader in "${leaders[@]}"; do kill -KILL "$leader" 2>/dev/null || true; done
+  touch "$work/end"
   for pid in "${making[@]}"; do kill "$pid" 2>/dev/null || true; done
-  for pid in "${pids[@]}" "${making[@]}"; do wait "$pid" 2>/dev/null || true; done
+  # A container's init: its nspawn then ends by itself.
+  for file in "$work"/*.leader; do
+    [ ! -e "$file" ] || kill -KILL "$(cat "$file")" 2>/dev/null || true
+  done
+  for pid in "${making[@]}" "${booted[@]}"; do wait "$pid" 2>/dev/null || true; done
   rm -rf --one-file-system "$work"
 }
 trap cleanup EXIT
@@ -43,8 +45,8 @@ trap 'exit 143' INT TERM
 rootfs=${SPOTKEEPER_ROOTFS:-$work}
 make_rootfs() {
   [ -e "$rootfs/$1/etc/os-release" ] && return
-  # /proc and /dev of its own making are undone at its end, however it ends.
-  exec unshare --mount --propagation private bash -euc '
+  # What it mounts and starts goes with it, however it ends.
+  exec unshare --mount --pid --fork --kill-child --mount-proc --propagation private bash -euc '
     mmdebstrap --mode=root --variant=essential --quiet \
       --include=systemd,systemd-sysv,dbus,ca-certificates,libgcc-s1 \
       --dpkgopt=force-unsafe-io --dpkgopt="path-exclude=/usr/share/doc/*" \
@@ -74,35 +76,50 @@ cp tests/systemd/{lib,promises,misuse}.sh "$work/bin/"
 chmod -R a+rX "$work"
 dpkg-deb --contents "$deb" | awk '{ print $1, $2, $6 }' | grep -v '/docs/\|/examples/'
 
-# Boots one of them on a throw-away overlay, runs a script in it, and powers it off.
+# Boots one of them on a throw-away overlay, with a loopback of its own, runs a script in it, and
+# powers it off.
 run_in() {
   local suite=$1 script=$2 pid leader= code=0
+  [ ! -e "$work/end" ] || return 1
   echo "== $suite: $script ($SECONDS s)"
   systemd-nspawn -q -D "$rootfs/$suite" --register=no --keep-unit --console=pipe \
-    --volatile=overlay --machine="spotkeeper-$suite" --bind-ro="$work/bin:/opt/t" --boot \
-    </dev/null >"$work/$suite.log" 2>&1 &
+    --volatile=overlay --private-network --machine="spotkeeper-$suite" \
+    --bind-ro="$work/bin:/opt/t" --boot </dev/null >"$work/$suite.log" 2>&1 &
   pid=$!
-  pids+=("$pid")
   for _ in $(seq 600); do
     leader=$(pgrep -P "$pid" | head -1 || true)
+    [ -z "$leader" ] || echo "$leader" > "$work/$suite.leader"
     [ -n "$leader" ] && [ -S "/proc/$leader/root/run/systemd/private" ] && break
     kill -0 "$pid" 2>/dev/null || break
     sleep 0.1
   done
-  [ -n "$leader" ] || { cat "$work/$suite.log"; echo "$suite does not boot" >&2; exit 1; }
-  leaders+=("$leader")
+  [ -n "$leader" ] || { cat "$work/$suite.log"; echo "it does not boot"; return 1; }
   nsenter -t "$leader" -a env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
     bash "/opt/t/$script" || code=$?
   kill -s RTMIN+4 "$leader" 2>/dev/null || true
-  for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+  for _ in $(seq 200); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+  kill -KILL "$leader" 2>/dev/null || true
+  wait "$pid" 2>/dev/null || true
+  rm -f "$work/$suite.leader"
+  return $code
+}
+both_in() {
+  local code=0 script
+  for script in promises.sh misuse.sh; do
+    run_in "$1" $script || code=1
+  done
   return $code
 }
 
+for suite in bookworm trixie; do
+  both_in $suite >"$work/$suite.out" 2>&1 &
+  booted+=($!)
+done
 failed=0
 for suite in bookworm trixie; do
-  for script in promises.sh misuse.sh; do
-    run_in "$suite" "$script" || failed=1
-  done
+  wait "${booted[0]}" || failed=1
+  booted=("${booted[@]:1}")
+  cat "$work/$suite.out"
 done
 [ "$failed" = 0 ] || { echo "== failed" >&2; exit 1; }
 ! grep -F "$work" /proc/mounts || { echo "a mount is left" >&2; exit 1; }
