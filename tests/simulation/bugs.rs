@@ -121,10 +121,8 @@ impl Bug {
                     *look = Look::Done(Findings::default());
                 }
             }
-            (Self::StaleLogsTakenForHang, Input::PodsLooked { look, .. }) => {
-                if let PodsLook::Done(seen) = look {
-                    seen.tails = vec![1];
-                }
+            (Self::StaleLogsTakenForHang, Input::PodsLooked { look: PodsLook::Done(seen), .. }) => {
+                seen.tails = vec![1]
             }
             (Self::WallClockInSafetyWait, Input::Swept(pass)) => {
                 pass.started = wall_as_boot;

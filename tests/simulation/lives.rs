@@ -115,7 +115,7 @@ fn live_all(seeds: &Range<u64>) -> Result<Sum, BTreeMap<u64, Broken>> {
                         match live(seed, None, false).0 {
                             Ok(lived) => own.add(&lived),
                             Err(what) => {
-                                drop(broken.lock().expect("unpoisoned").insert(seed, what))
+                                broken.lock().expect("unpoisoned").insert(seed, what);
                             }
                         }
                     }
