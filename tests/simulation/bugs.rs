@@ -122,7 +122,7 @@ impl Bug {
                 }
             }
             (Self::StaleLogsTakenForHang, Input::PodsLooked { look: PodsLook::Done(seen), .. }) => {
-                seen.tails = vec![1]
+                seen.tails = vec![1];
             }
             (Self::WallClockInSafetyWait, Input::Swept(pass)) => {
                 pass.started = wall_as_boot;
