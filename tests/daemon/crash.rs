@@ -3,7 +3,7 @@
 //!
 //! The emulator's ledger judges the first promise, the trainer's own log the second one.
 //!
-//!     SPOTKEEPER_KILLS=100 cargo test --test daemon killed -- --nocapture     the long form
+//!     SPOTKEEPER_KILLS=100 cargo test --test daemon crash:: -- --nocapture     the long form
 //!
 //! kills so often at random times, and at least ten times at each point.
 
@@ -121,25 +121,37 @@ struct Size {
     lives: usize,
     /// Kills of one life at any time.
     random: usize,
-    /// Each life is killed at all points; else at two of three.
-    all_points: bool,
+    /// Which points each life is killed at.
+    points: Share,
     /// Hits that each point has to have.
     wanted: usize,
 }
 
+/// The points of one life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Share {
+    /// Two of three: the shortest run in which each one is hit with and without its state.
+    TwoThirds,
+    /// Every second one. A long life is a slow one: whoever lost the state takes up all attempts of
+    /// the jobs before.
+    Half,
+}
+
 impl Size {
     /// Of a plain `cargo test`.
-    const SMALL: Self = Self { lives: 3, random: 4, all_points: false, wanted: 2 };
-    /// Lives of a larger one, at least.
-    const LIVES: usize = 10;
-    /// Worlds at one time: each has an emulator, a daemon and a trainer.
-    const AT_ONE_TIME: usize = 6;
+    const SMALL: Self = Self { lives: 3, random: 4, points: Share::TwoThirds, wanted: 2 };
+    /// Hits of each point in a larger one, at least.
+    const WANTED: usize = 10;
+    /// Random kills of one life of a larger one.
+    const RANDOM: usize = 5;
+    /// Worlds at one time: each has an emulator, a daemon and a trainer, and mostly waits.
+    const AT_ONE_TIME: usize = 10;
 
     fn of(random_kills: Option<usize>) -> Self {
         let Some(kills) = random_kills else { return Self::SMALL };
-        let lives = kills.div_ceil(10).max(Self::LIVES);
-        let random = kills.div_ceil(lives);
-        Self { lives, random, all_points: true, wanted: Self::LIVES }
+        let lives = kills.div_ceil(Self::RANDOM).max(2 * Self::WANTED);
+        let (random, wanted) = (kills.div_ceil(lives), lives / 2);
+        Self { lives, random, points: Share::Half, wanted }
     }
 }
 
@@ -164,20 +176,20 @@ fn points(random: &mut Seeded) -> Vec<At> {
     seldom.chain([last, At::Sent, At::InFlight]).chain(often).chain(stops).collect()
 }
 
-/// What becomes of the state at each kill of a life at one point.
-fn states(number: usize, at: At, life: usize, size: Size) -> Vec<State> {
+/// What becomes of the state when a life is killed at a point; `None` if it is not.
+fn state_at(number: usize, at: At, life: usize, size: Size) -> Option<State> {
     let by_turns = [State::Kept, State::Wiped];
     let fails = DIALECTS[life % DIALECTS.len()] != ENDS_WELL;
-    let states = match (at.name() == OF_FAILURES, size.all_points) {
-        // Two dialects of three know failures: what the third one lacks comes on top.
-        (true, _) if !fails => Vec::new(),
-        (true, true) => by_turns.to_vec(),
-        (true, false) => vec![by_turns[life % 2]],
-        (false, true) => vec![by_turns[(number + life) % 2]],
+    let state = match (at.name() == OF_FAILURES, size.points) {
+        // Two dialects of three know failures: each of their lives stands in for the third.
+        (true, _) => fails.then_some(by_turns[life % 2]),
+        (false, Share::Half) => {
+            (number + life).is_multiple_of(2).then_some(by_turns[(number + life) / 2 % 2])
+        }
         // Of three lives that share the points, each skips a third.
-        (false, false) => match (number + life) % 3 {
-            0 => Vec::new(),
-            turn => vec![by_turns[turn - 1]],
+        (false, Share::TwoThirds) => match (number + life) % 3 {
+            0 => None,
+            turn => Some(by_turns[turn - 1]),
         },
     };
     let forced = match at {
@@ -185,7 +197,7 @@ fn states(number: usize, at: At, life: usize, size: Size) -> Vec<State> {
         At::InFlight => Some(State::Wiped),
         At::Point { .. } | At::Sent | At::Random(_) => None,
     };
-    states.into_iter().map(|state| forced.unwrap_or(state)).collect()
+    state.map(|state| forced.unwrap_or(state))
 }
 
 /// All kills of one life, in an order and with random times that the seed gives. What one life
@@ -194,7 +206,7 @@ fn plan(seed: u64, life: usize, size: Size) -> Vec<Kill> {
     let mut random = Seeded(seed + life as u64 + 1);
     let mut kills: Vec<Kill> = Vec::new();
     for (number, at) in points(&mut random).into_iter().enumerate() {
-        kills.extend(states(number, at, life, size).into_iter().map(|state| Kill { at, state }));
+        kills.extend(state_at(number, at, life, size).map(|state| Kill { at, state }));
     }
     kills.extend((0..size.random).map(|number| Kill {
         at: At::Random(Duration::from_millis(100 + random.below(2_500))),
@@ -249,7 +261,6 @@ fn killed_everywhere_and_never_two_attempts_and_nothing_lost() {
     for (name, [kept, wiped]) in &table {
         println!("{name:24}{:>6}{kept:>6}{wiped:>6}", kept + wiped);
     }
-    println!("{} kills in {} lives", hits.len(), size.lives);
     for at in points(&mut Seeded(1)) {
         let [kept, wiped] = table.get(at.name()).copied().unwrap_or_default();
         assert!(kept + wiped >= size.wanted, "`{}` was hit {} times", at.name(), kept + wiped);
@@ -258,4 +269,10 @@ fn killed_everywhere_and_never_two_attempts_and_nothing_lost() {
     }
     let random = table.get("any time").map_or(0, |[kept, wiped]| kept + wiped);
     assert!(random >= kills.unwrap_or(0) && hits.len() >= 30, "{random} of {}", hits.len());
+    println!(
+        "{} kills in {} lives: each point at least {} times, {random} at random times",
+        hits.len(),
+        size.lives,
+        size.wanted
+    );
 }

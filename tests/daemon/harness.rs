@@ -17,7 +17,7 @@ pub(crate) const KEY: (&str, &str) = ("test-key", "test-secret");
 /// Time between two looks at what a test waits for.
 const POLL: Duration = Duration::from_millis(20);
 /// A wait that takes longer has failed: far more than anything takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 /// How long the server accepts a signed CreateJob.
 const ACCEPTANCE: &str = "3s";
 /// The same.

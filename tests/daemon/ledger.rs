@@ -14,6 +14,14 @@ fn text<'a>(line: &'a Value, key: &str) -> &'a str {
     line[key].as_str().unwrap_or_default()
 }
 
+/// An attempt that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    pub(crate) id: String,
+    /// Its status is Running.
+    pub(crate) runs: bool,
+}
+
 /// Whole lines of a file that is being written; none if it is not there yet.
 fn lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -75,6 +83,28 @@ impl Ledger {
             status.insert(text(line, "job_id"), text(line, "status"));
         }
         self.open().into_iter().filter(|id| status.get(id.as_str()) == Some(&"Running")).collect()
+    }
+
+    /// The attempt of a job that has not ended.
+    pub(crate) fn attempt_of(&self, name: &str) -> Option<Attempt> {
+        let open = self.open();
+        let prefix = format!("{name}.sk");
+        let newest = self.lines.iter().rev().find(|line| {
+            text(line, "display_name").starts_with(&prefix)
+                && open.iter().any(|id| id == text(line, "job_id"))
+        })?;
+        let (id, runs) = (text(newest, "job_id").to_owned(), self.running());
+        Some(Attempt { runs: runs.contains(&id), id })
+    }
+
+    /// Whether an attempt has ended.
+    pub(crate) fn has_ended(&self, id: &str) -> bool {
+        self.of("end").any(|line| text(line, "job_id") == id)
+    }
+
+    /// Whether somebody asked to stop an attempt.
+    pub(crate) fn was_asked_to_stop(&self, id: &str) -> bool {
+        self.of("stop_asked").any(|line| text(line, "job_id") == id)
     }
 
     /// The request body of the last created job, as bytes.

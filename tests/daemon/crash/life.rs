@@ -1,24 +1,25 @@
 //! A life of one emulator and of one daemon after the other, each of which is killed.
 
 use super::{At, Hit, Kill, State};
-use crate::harness::{JobFile, World};
+use crate::harness::{JobFile, PATIENCE, World};
 use crate::ledger::job_of;
 use crate::tracker;
 use serde_json::json;
+use std::ops::RangeInclusive;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant};
 
 /// Steps of one job. A job that is done before all kills are made is followed by another one.
-const STEPS: u64 = 60;
+const STEPS: u64 = 40;
 /// Time of one step.
 const STEP_MS: u64 = 40;
 /// How long a CreateJob is held back: shorter than the acceptance less the second that a date in
 /// whole seconds may be early.
 const HOLD: Duration = Duration::from_millis(1_500);
-/// Kills that have to come at the right moment from outside are tried this often.
-const TRIES: u32 = 5;
-/// A point may be hit only once the present job is done and another one is under way.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Points that come once the present job is done, or with another one: it is left in peace.
+const AT_AN_END: [&str; 3] = ["result durable", "before tracker", "tracker written"];
+/// Points that a job without a fence does not have.
+const OF_FENCES: [&str; 2] = ["before fence", "fence written"];
 
 /// What a job is there for besides being trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +33,9 @@ enum Kind {
 /// A job of a life.
 struct Put {
     file: JobFile,
-    /// How often it was created when its cancel was taken.
-    cancelled_after: Option<usize>,
+    kind: Kind,
+    /// How often it may have been created at the end, if it was cancelled.
+    cancelled_after: Option<RangeInclusive<usize>>,
 }
 
 /// One emulator, one daemon after the other.
@@ -77,8 +79,8 @@ impl Life {
                 tracker::put(&self.world, &file, true);
             }
         }
-        self.jobs.push(Put { file, cancelled_after: None });
-        self.next_kind = Kind::Fenced;
+        let kind = std::mem::replace(&mut self.next_kind, Kind::Fenced);
+        self.jobs.push(Put { file, kind, cancelled_after: None });
         self.released_at = 0;
     }
 
@@ -91,16 +93,22 @@ impl Life {
     fn stir(&mut self) {
         let job = self.job();
         let trainer = self.world.trainer(&job);
-        if trainer.is_done() {
-            if self.world.ledger().open().is_empty() {
-                self.next_job();
-            }
-        } else if trainer.saved_since_start() {
+        if !self.go_on_to_the_next_job() && !trainer.is_done() && trainer.saved_since_start() {
             let starts = trainer.starts().len();
             if starts > self.released_at && self.world.release_all() > 0 {
                 self.released_at = starts;
             }
         }
+    }
+
+    /// Puts the next job down once the last one is done.
+    fn go_on_to_the_next_job(&mut self) -> bool {
+        let over =
+            self.world.trainer(&self.job()).is_done() && self.world.ledger().open().is_empty();
+        if over {
+            self.next_job();
+        }
+        over
     }
 
     pub(super) fn kill(&mut self, Kill { at, state }: Kill) {
@@ -147,37 +155,63 @@ impl Life {
 
     fn kill_at_point(&mut self, name: &str, pass: u64) {
         self.start_to_die_at(name, pass);
-        self.until_dead(name, Self::stir);
+        self.until_dead(name, |life| {
+            let kind = life.jobs.last().expect("a job").kind;
+            if AT_AN_END.contains(&name) || OF_FENCES.contains(&name) && kind != Kind::Fenced {
+                life.go_on_to_the_next_job();
+            } else {
+                life.stir();
+            }
+        });
     }
 
     /// Cancels the job that runs, and lets the daemon die of the stop that follows. The next one
     /// carries the cancel out.
     fn kill_at_stop(&mut self, name: &str) {
-        let (mut created, mut taken) = (0, false);
+        let mut taken = false;
         self.start_to_die_at(name, 1);
-        // It may die before it has answered: only a cancel that was taken leads to such a point.
         self.until_dead(name, |life| {
             let job = life.job();
             if taken {
                 // Its attempt ended before the cancel came: nothing had to be stopped.
                 let over = format!("cancelled; nothing of it runs job={job} ");
                 if life.world.log().contains(&over) {
-                    life.jobs.last_mut().expect("a job").cancelled_after = Some(created);
-                    life.next_job();
+                    life.leave_cancelled();
                     taken = false;
                 }
-            } else if life.world.trainer(&job).is_done() {
-                life.stir();
-            } else if life.world.ledger().running().len() == 1 {
-                created = life.world.ledger().created(&job);
-                taken = life.world.cli(&["cancel", "-y", &job]).status.success();
+            } else if !life.go_on_to_the_next_job() {
+                taken = life.cancel_while_it_runs();
             }
         });
-        self.jobs.last_mut().expect("a job").cancelled_after = Some(created);
         self.world.start(&[]);
         self.world.wait("the cancelled job has ended", |world| world.ledger().open().is_empty());
-        self.world.remove_job(&self.job());
+        self.leave_cancelled();
         self.world.kill();
+    }
+
+    /// Cancels the present job if an attempt of it runs. Answers whether the cancel was taken.
+    fn cancel_while_it_runs(&mut self) -> bool {
+        let job = self.job();
+        let before = self.world.ledger();
+        let Some(attempt) = before.attempt_of(&job).filter(|attempt| attempt.runs) else {
+            return false;
+        };
+        let taken = self.world.cli(&["cancel", "-y", &job]).status.success();
+        // The daemon may die before it has answered: only a cancel that was taken leads to a stop.
+        let created = before.created(&job);
+        let after = self.world.ledger();
+        // One that ended by itself just before may have been followed by a CreateJob that was on its
+        // way when the cancel came. While one is open, none can be.
+        let was_open = !after.has_ended(&attempt.id) || after.was_asked_to_stop(&attempt.id);
+        let may_follow = usize::from(!was_open);
+        self.jobs.last_mut().expect("a job").cancelled_after = Some(created..=created + may_follow);
+        taken
+    }
+
+    /// The present job is cancelled and over. Its file goes too: a state that is removed later does
+    /// not know of the cancel.
+    fn leave_cancelled(&mut self) {
+        self.world.remove_job(&self.job());
         self.next_job();
     }
 
@@ -192,7 +226,7 @@ impl Life {
     }
 
     fn kill_when_sent(&mut self) {
-        self.world.put_faults(&json!([{ "call": "CreateJob", "delay": "5s", "times": 1 }]));
+        self.world.put_faults(&json!([{ "call": "CreateJob", "delay": "20s", "times": 1 }]));
         let created = self.world.ledger().count("create");
         self.world.start(&[]);
         self.stir_until(|world| world.ledger().count("create") > created);
@@ -201,31 +235,42 @@ impl Life {
     }
 
     /// The state is wiped while a CreateJob is on its way, and the server takes it only after the
-    /// next daemon has started.
+    /// next daemon has started: tried until that daemon was quick enough.
     fn kill_in_flight(&mut self) {
-        for _ in 0..TRIES {
-            let hold = u64::try_from(HOLD.as_millis()).expect("short");
-            let rule = json!([{ "call": "CreateJob", "hold_before": hold, "times": 1 }]);
-            self.world.put_faults(&rule);
-            self.world.start(&[]);
-            self.stir_until(|world| world.fault_uses_left() == 0);
-            let created = self.world.ledger().count("create");
-            self.world.kill();
-            self.world.wipe();
-            self.world.put_faults(&json!([]));
-            self.world.start(&[]);
-            self.world.wait("the new daemon has its store", |w| w.path("state/lock").exists());
-            let in_time = self.world.ledger().count("create") == created;
-            let refused = self.world.ledger().count("refused");
-            std::thread::sleep(HOLD + Duration::from_millis(500));
-            let taken = self.world.ledger().count("refused") == refused
-                && self.world.ledger().count("create") > created;
-            self.world.kill();
-            if in_time && taken {
-                return;
-            }
+        let start = Instant::now();
+        while !self.wipe_in_flight() {
+            assert!(start.elapsed() < PATIENCE, "{}: no daemon was in time", self.dialect);
         }
-        panic!("{}: no CreateJob was taken after a wipe in {TRIES} tries", self.dialect);
+    }
+
+    fn wipe_in_flight(&mut self) -> bool {
+        let hold = u64::try_from(HOLD.as_millis()).expect("short");
+        let rule = json!([{ "call": "CreateJob", "hold_before": hold, "times": 1 }]);
+        self.world.put_faults(&rule);
+        let (created, refused) = self.creates();
+        self.world.start(&[]);
+        self.stir_until(|world| world.fault_uses_left() == 0);
+        self.world.kill();
+        self.world.wipe();
+        self.world.put_faults(&json!([]));
+        self.world.start(&[]);
+        self.world.wait("the new daemon has its store", |w| w.path("state/lock").exists());
+        let in_time = self.creates() == (created, refused);
+        let mut outcome = (created, refused);
+        self.world.wait("the CreateJob came out", |world| {
+            let ledger = world.ledger();
+            outcome = (ledger.count("create"), ledger.count("refused"));
+            outcome != (created, refused)
+        });
+        self.world.kill();
+        // A request that was too old by then is as good as none.
+        in_time && outcome.1 == refused
+    }
+
+    /// CreateJobs that were taken, and those that were not.
+    fn creates(&self) -> (usize, usize) {
+        let ledger = self.world.ledger();
+        (ledger.count("create"), ledger.count("refused"))
     }
 
     fn kill_after(&mut self, after: Duration) {
@@ -245,10 +290,14 @@ impl Life {
         self.world.wait_done(&job);
         let ledger = self.world.ledger();
         ledger.assert_never_two(job_of);
-        for Put { file, cancelled_after } in &self.jobs {
+        for Put { file, cancelled_after, .. } in &self.jobs {
             let name = &file.name;
             if let Some(created) = cancelled_after {
-                assert_eq!(ledger.created(name), *created, "{name} was cancelled");
+                let count = ledger.created(name);
+                assert!(
+                    created.contains(&count),
+                    "{name} was cancelled after {created:?}: {count}"
+                );
             } else {
                 self.world.trainer(name).assert_nothing_lost(STEPS);
                 assert_eq!(ledger.count_of("stop_asked", name), 0, "{name} had to be stopped");
