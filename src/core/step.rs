@@ -79,13 +79,15 @@ pub enum Past {
     Stranger,
 }
 
-/// An ended attempt, by number and id, and what it was counted as.
+/// An ended attempt, by number, id and age, and what it was counted as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedRef {
     /// Its number.
     pub no: AttemptNo,
     /// Its id.
     pub id: CloudId,
+    /// When it was decided.
+    pub intended: WallTime,
     /// Why it ended; a lost one was not seen to end.
     pub cause: Cause,
     /// How long UserCommand ran.
@@ -97,8 +99,9 @@ pub struct EndedRef {
 impl EndedRef {
     /// What is remembered of an end; `None` if nothing was ever created.
     pub fn of(ended: &EndedAttempt) -> Option<Self> {
-        let (no, cause) = (ended.attempt.no, ended.verdict.cause);
-        Some(Self { no, id: ended.id.clone()?, cause, ran: ended.ran, ended: ended.ended })
+        let (no, intended) = (ended.attempt.no, ended.attempt.intended);
+        let (id, cause) = (ended.id.clone()?, ended.verdict.cause);
+        Some(Self { no, id, intended, cause, ran: ended.ran, ended: ended.ended })
     }
 }
 

@@ -85,7 +85,7 @@ fn says(status: &Status) -> Says {
 
 impl Wait {
     /// The wait of an attempt that was accepted just now.
-    pub(super) fn begun(now: WallTime) -> Self {
+    pub(crate) fn begun(now: WallTime) -> Self {
         let spell = Some(Spell { phase: WaitPhase::Queuing, since: now });
         Self { spell, ..Self::default() }
     }

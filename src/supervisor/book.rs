@@ -1,10 +1,13 @@
 //! All jobs in memory, as they are committed, with the indexes that a step is given.
 
+mod jobs;
+mod past;
+
 use super::adopting::Adopting;
 use super::place::PlaceState;
 use crate::core::forget::{cannot_forget, cannot_forget_yet};
 use crate::core::job::{EndedAttempt, Job, Source};
-use crate::core::step::{EndedRef, Past};
+use crate::core::step::Past;
 use crate::core::submit::{Gate, Hold};
 use crate::model::cloud::CloudJob;
 use crate::model::ids::{
@@ -16,6 +19,8 @@ use crate::store::records::StoredEvidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use jobs::Jobs;
 
 /// How long a CreateJob can be accepted at a place of which neither the daemon file nor an attempt
 /// says so.
@@ -50,19 +55,21 @@ pub struct Book {
     /// The targets of the daemon file.
     pub targets: BTreeMap<TargetName, Target>,
     /// All jobs, as they are committed.
-    pub jobs: BTreeMap<JobKey, Job>,
+    pub jobs: Jobs,
     /// Accepted specs.
     pub specs: BTreeMap<Digest, Arc<JobSpec>>,
     /// Ended attempts, oldest first, at most [`ATTEMPTS_KEPT`] a job.
     pub ended: BTreeMap<JobKey, Vec<EndedAttempt>>,
     /// Where the raw answers of ended attempts are kept.
     pub(super) evidence: BTreeMap<(JobKey, AttemptNo), StoredEvidence>,
-    /// Marks of attempts that are not open.
+    /// Marks of attempts that are not open, for as long as a list may show them.
     pub past: BTreeMap<Mark, (JobKey, Past)>,
     /// The same by their ids.
     past_ids: BTreeMap<CloudId, Mark>,
     /// Cloud jobs of ours that had ended and were on no record any more when a pass first showed them.
-    pub(super) let_go: BTreeSet<CloudId>,
+    pub(super) let_go: BTreeMap<CloudId, Option<WallTime>>,
+    /// When the newest one was decided whose mark was forgotten.
+    forgot_until: Option<WallTime>,
     /// Cloud jobs of ours that wait for their job to be on record, and copies that have not ended.
     pub(super) homeless: BTreeMap<CloudId, Homeless>,
     pub(super) places: BTreeMap<Place, PlaceState>,
@@ -89,13 +96,14 @@ impl Book {
             moved: None,
             stopping: false,
             targets,
-            jobs: BTreeMap::new(),
+            jobs: Jobs::default(),
             specs: BTreeMap::new(),
             ended: BTreeMap::new(),
             evidence: BTreeMap::new(),
             past: BTreeMap::new(),
             past_ids: BTreeMap::new(),
-            let_go: BTreeSet::new(),
+            let_go: BTreeMap::new(),
+            forgot_until: None,
             homeless: BTreeMap::new(),
             places: BTreeMap::new(),
             wakes: BTreeMap::new(),
@@ -123,16 +131,14 @@ impl Book {
     /// attempt says, since an attempt keeps what held when it was sent.
     pub(super) fn acceptance(&self, place: &Place) -> Duration {
         let targets = self.targets.values().filter(|target| target.place == *place);
-        let open = self.jobs.values().flat_map(|job| &job.open).filter(|a| a.place == *place);
-        let frozen = open.filter_map(|attempt| attempt.terms.as_ref()).map(|t| t.acceptance);
+        let frozen = self.jobs.longest_acceptance(place);
         targets.map(|target| target.acceptance).chain(frozen).max().unwrap_or(DEFAULT_ACCEPTANCE)
     }
 
     /// Every place that has to be looked at: configured ones, and those of open attempts.
     pub(super) fn wanted_places(&self) -> Vec<Place> {
-        let open = self.jobs.values().flat_map(|job| job.open.iter().map(|a| a.place.clone()));
-        let mut places: Vec<Place> =
-            self.targets.values().map(|target| target.place.clone()).chain(open).collect();
+        let targets = self.targets.values().map(|target| &target.place);
+        let mut places: Vec<Place> = targets.chain(self.jobs.open_places()).cloned().collect();
         places.sort();
         places.dedup();
         places
@@ -148,10 +154,7 @@ impl Book {
 
     /// The job of which an attempt with this mark is open.
     pub(super) fn open_with(&self, mark: &Mark) -> Option<&JobKey> {
-        self.jobs
-            .values()
-            .find(|job| job.open.iter().any(|attempt| attempt.mark == *mark))
-            .map(|job| &job.key)
+        self.jobs.open_with(mark).map(|job| &job.key)
     }
 
     /// Why a cloud job is not free: it carries the mark of an attempt that is open and has no id yet.
@@ -168,25 +171,9 @@ impl Book {
         ))
     }
 
-    /// Takes over what the book before it knew of marks that are on no record any more: whoever
-    /// shows one of them is no other daemon's.
-    pub(super) fn remember_past_of(&mut self, before: &mut Self) {
-        for (mark, past) in std::mem::take(&mut before.past) {
-            if self.open_with(&mark).is_none() {
-                self.past.entry(mark).or_insert(past);
-            }
-        }
-        for (id, mark) in std::mem::take(&mut before.past_ids) {
-            if self.past.contains_key(&mark) {
-                self.past_ids.entry(id).or_insert(mark);
-            }
-        }
-        self.let_go.append(&mut before.let_go);
-    }
-
     /// The attempt with this id, open or ended: its job, and the mark under which it is on record.
     pub(super) fn on_record(&self, id: &CloudId) -> Option<(JobKey, Mark)> {
-        let open = self.jobs.values().find_map(|job| {
+        let open = self.jobs.open_as(id).and_then(|job| {
             let attempt = job.open.iter().find(|attempt| attempt.id() == Some(id))?;
             Some((job.key.clone(), attempt.mark.clone()))
         });
@@ -214,7 +201,7 @@ impl Book {
 
     /// Whether a cloud job is, or may yet turn out to be, the attempt that has its mark.
     pub(super) fn is_attempt(&self, mark: &Mark, id: &CloudId) -> bool {
-        let open = self.jobs.values().flat_map(|job| &job.open);
+        let open = self.jobs.open_with(mark).into_iter().flat_map(|job| &job.open);
         let mut same = open.filter(|attempt| attempt.mark == *mark);
         same.any(|attempt| attempt.id().is_none_or(|known| known == id))
             || matches!(self.past.get(mark), Some((_, Past::Ended(ended))) if ended.id == *id)
@@ -238,13 +225,8 @@ impl Book {
 
     /// Takes over an ended attempt.
     pub fn record_ended(&mut self, key: &JobKey, ended: EndedAttempt) {
+        self.remember(key, &ended);
         let no = ended.attempt.no;
-        let never = Past::NeverCreated { no, intended: ended.attempt.intended };
-        let past = EndedRef::of(&ended).map_or(never, Past::Ended);
-        if let Some(id) = &ended.id {
-            self.past_ids.insert(id.clone(), ended.attempt.mark.clone());
-        }
-        self.past.insert(ended.attempt.mark.clone(), (key.clone(), past));
         let list = self.ended.entry(key.clone()).or_default();
         match list.binary_search_by_key(&no, |e| e.attempt.no) {
             Ok(at) => list[at] = ended,

@@ -62,7 +62,7 @@ mod work;
 
 // What the driver decides with, without its clock, its tasks and the network: the driver and
 // tests/simulation run the same.
-pub use book::Book;
+pub use book::{Book, Jobs};
 pub use staging::{Moment, Turn};
 pub use stored::{Log, StateError};
 pub use summary::Summary;

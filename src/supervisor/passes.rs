@@ -8,7 +8,7 @@ use super::place::PlaceState;
 use super::work::{Known, OnRecord, Swept, Waits, Work};
 use crate::core::forget::LOST_LOOKED_FOR;
 use crate::core::identity::mark_of;
-use crate::core::job::{AttemptState, Missing, Wanted};
+use crate::core::job::{Attempt, AttemptState, Missing, Wanted};
 use crate::core::step::{Input, Pass, Past};
 use crate::core::verdict::Cause;
 use crate::core::waiting;
@@ -113,7 +113,8 @@ impl Book {
                 key.clone()
             } else {
                 let after_start = cloud.created.map_or(Duration::ZERO, |t| t.since(started));
-                if PlaceState::is_other_writer(after_start, acceptance, self.began_new) {
+                let is_other = PlaceState::is_other_writer(after_start, acceptance, self.began_new);
+                if is_other && !self.may_be_forgotten(cloud.created) {
                     self.note_other_writer(&pass.place, &cloud);
                 }
                 let Some(key) = self.home_of(&cloud) else {
@@ -121,8 +122,7 @@ impl Book {
                     continue;
                 };
                 if cloud.status.is_end() {
-                    // Its job takes it up now or never: no pass needs to fetch it again.
-                    self.let_go.insert(cloud.id.clone());
+                    self.let_go(cloud.id.clone(), cloud.created);
                 }
                 key
             };
@@ -277,9 +277,12 @@ impl Book {
     }
 
     /// Everything of a pass was compared: the place may open, and those that wait look again.
-    pub(super) fn passed(&mut self, pass: &Pass, pending: &mut VecDeque<Work>) {
+    pub(super) fn passed(&mut self, pass: &Pass, now: WallTime, pending: &mut VecDeque<Work>) {
         // Not before: a copy that the same pass shows may be noted only after the end of its original.
         self.forget_those_at_home();
+        if pass.complete {
+            self.forget_what_no_list_shows(now);
+        }
         let acceptance = self.acceptance(&pass.place);
         let started = self.started;
         let state = self.places.entry(pass.place.clone()).or_default();
@@ -295,6 +298,14 @@ impl Book {
         });
         let keys: Vec<JobKey> = waiting.map(|job| job.key.clone()).collect();
         pending.extend(keys.into_iter().map(|key| Work::Input(key, Input::Tick)));
+    }
+
+    /// Attempts that were given up as lost: they may show up with their end.
+    pub(super) fn lost_looked_for(&self, now: WallTime) -> impl Iterator<Item = &Attempt> {
+        let lost = self.ended.values().flatten().filter(move |ended| {
+            ended.verdict.cause == Cause::Lost && now.since(ended.ended) < LOST_LOOKED_FOR
+        });
+        lost.map(|ended| &ended.attempt)
     }
 
     /// What the task that lists at a place may rely on.
@@ -338,15 +349,11 @@ impl Book {
             };
             known.open.insert(cloud.id.clone(), record);
         }
-        // One that was lost may show up with its end.
-        let lost = self.ended.values().flatten().filter(|ended| {
-            let is_recent = now.since(ended.ended) < LOST_LOOKED_FOR;
-            ended.verdict.cause == Cause::Lost && ended.attempt.place == *place && is_recent
-        });
-        known.oldest = lost.map(|ended| ended.attempt.intended).chain(known.oldest).min();
-        // All that ended in this process, not only those whose record is kept: else each pass
-        // would fetch the others again. Nor those whose record went before this process began.
-        known.ended.extend(self.let_go.iter().cloned());
+        let lost = self.lost_looked_for(now).filter(|attempt| attempt.place == *place);
+        known.oldest = lost.map(|attempt| attempt.intended).chain(known.oldest).min();
+        // All that ended and may still be listed, not only those whose record is kept: else each
+        // pass would fetch the others again. Nor those whose record went before this process began.
+        known.ended.extend(self.let_go.keys().cloned());
         for (_, past) in self.past.values() {
             match past {
                 Past::Ended(ended) if ended.cause == Cause::Lost => {

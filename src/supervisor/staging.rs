@@ -74,7 +74,9 @@ impl Turn {
         while self.staged.len() < TURN_LIMIT && self.batch.encoded_bytes() < TURN_LIMIT_BYTES {
             match pending.pop_front() {
                 None => break,
-                Some(Work::Passed(pass)) if self.staged.is_empty() => book.passed(&pass, pending),
+                Some(Work::Passed(pass)) if self.staged.is_empty() => {
+                    book.passed(&pass, moment.now().wall, pending);
+                }
                 Some(Work::Input(key, input)) if !self.touches(&key) => {
                     self.stage(book, log, key, input, moment)?;
                 }

@@ -60,6 +60,12 @@ impl Lookback {
         let from = if self.first_done { started.max(longest) } else { longest };
         oldest.unwrap_or(now.wall).minus(SLACK).min(from.minus(SLACK))
     }
+
+    /// No pass begins earlier than this, whatever its process.
+    pub(super) fn furthest(now: WallTime, oldest: Option<WallTime>) -> WallTime {
+        let first = now.minus(FIRST_LOOKBACK);
+        oldest.map_or(first, |oldest| oldest.min(first)).minus(SLACK)
+    }
 }
 
 pub(super) struct Sweeper {

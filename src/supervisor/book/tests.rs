@@ -1,3 +1,6 @@
+mod open;
+mod past;
+
 use super::*;
 use crate::core::forget::LOST_LOOKED_FOR;
 use crate::core::job::{Attempt, AttemptState, Outcome, OutcomeKind, Recovery, Start};
@@ -179,7 +182,7 @@ fn a_store_that_was_loaded_anew_takes_no_mark_of_its_own_for_another_daemons() {
     for no in 1..=kept + 2 {
         before.record_ended(&job.key, end(no));
     }
-    before.let_go.insert(id(900));
+    before.let_go(id(900), None);
     // The store has the last ones, and one of the others as open again.
     let mut book = Book::new(owner, started, BTreeMap::new());
     for no in 3..=kept + 2 {
@@ -192,7 +195,7 @@ fn a_store_that_was_loaded_anew_takes_no_mark_of_its_own_for_another_daemons() {
     assert_eq!(book.on_record(&id(1)), Some((job.key.clone(), end(1).attempt.mark)));
     assert_ne!(book.past_of(&job.key, &end(1).attempt.mark), Past::Stranger);
     assert_eq!(book.past_of(&job.key, &end(2).attempt.mark), Past::Stranger, "it is open");
-    assert!(book.let_go.contains(&id(900)));
+    assert!(book.let_go.contains_key(&id(900)));
 }
 
 #[test]
@@ -319,7 +322,7 @@ fn one_that_runs_is_woken_by_the_first_complete_pass_of_a_process() {
             server: None,
         };
         let mut pending = VecDeque::new();
-        book.passed(&pass, &mut pending);
+        book.passed(&pass, WallTime(0), &mut pending);
         pending.iter().filter(|work| matches!(work, Work::Input(_, Input::Tick))).count()
     };
     assert_eq!([pass(false, 1), pass(true, 2), pass(true, 3)], [0, 1, 0]);
