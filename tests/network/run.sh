@@ -14,6 +14,8 @@ name=network
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/shell/world.sh"
 seconds=${SPOTKEEPER_FAULT_SECONDS:-40}
+# Behind a long fault the next CreateJob may be as far away as the fault was long.
+patience=$((patience + seconds))
 
 if [ "${SPOTKEEPER_NETWORK:-}" != inside ]; then
     [ "$(id -u)" = 0 ] || fail "wants root"

@@ -110,9 +110,10 @@ kill_daemon() {
     daemon=''
 }
 
-# until_true WHAT COMMAND...: waits for a command to succeed.
+# until_true WHAT COMMAND...: waits for a command to succeed, for $patience seconds.
+patience=90
 until_true() {
-    what=$1 tries=900
+    what=$1 tries=$((patience * 10))
     shift
     until "$@"; do
         tries=$((tries - 1))
