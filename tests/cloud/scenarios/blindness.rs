@@ -1,6 +1,7 @@
 //! Losing sight of a job: what cannot be seen ends nothing, and what ended is not waited for.
 
 use super::outpost::{LOOK_EVERY_S, Outpost, SEVERAL_PASSES, job_text, plain};
+use super::put_over;
 use serde_json::{Value, json};
 use spotkeeper::emulator::dialect::{Dialect, DialectChoice};
 use spotkeeper::emulator::market::MarketSpec;
@@ -258,18 +259,30 @@ async fn scenario_34_what_ends_before_it_runs_is_seen_and_counted() {
     };
     let mut post = Outpost::with(change, "", &[("train", plain(""))]).await;
     post.until("train", "waits", |row| row["phase"] == "WAITING").await;
+    let id = post.id("train");
+    let mut job = post.cloud.get(&id).await;
     // Nothing is seen between the wait and the end.
     let blind = json!({ "status": 503, "body": "" });
     post.faults(&json!([rule("ListJobs", &blind, ALWAYS), rule("GetJob", &blind, ALWAYS)])).await;
-    let (status, told) = post.cloud.stop(&post.id("train")).await;
+    let (status, told) = post.cloud.stop(&id).await;
     assert_eq!(status, 200, "{told}");
     post.cloud_ends("train").await;
-    post.faults(&json!([])).await;
-    post.until("train", "is over", |row| row["phase"] == "BLOCKED").await;
+    put_over(
+        &mut job,
+        &json!({ "Status": "Failed", "ReasonCode": "JobFailed", "ReasonMessage": "no volume" }),
+    );
+    let list = json!({ "TotalCount": 1, "Jobs": [job], "RequestId": "r" });
+    let shows = |body: &Value| json!({ "status": 200, "body": body.to_string() });
+    let failed = [("ListJobs", shows(&list)), ("GetJob", shows(&job))];
+    post.faults(&failed.map(|(call, fate)| rule(call, &fate, ALWAYS)).into_iter().collect()).await;
+    post.until("train", "is over", |row| row["phase"] == "BACKOFF").await;
     let page = post.page("train").await;
     let attempt = &page["attempts"][0];
     assert_eq!((&attempt["state"], &attempt["ran_s"]), (&json!("ended"), &json!(0)), "{page:#}");
     assert_eq!((post.creates("train"), page["row"]["ran_s"].as_u64()), (1, Some(0)));
+    let why = post.why("train").await;
+    assert_eq!(why["attempt"]["verdict"]["cause"], "never_started", "{why:#}");
+    assert_eq!(why["ends_without_progress"], 1, "{why:#}");
     post.end().await;
 }
 
