@@ -16,7 +16,7 @@
 
 use super::formats::Checkpoint;
 use super::objects::{Object, Objects, Read, StoreError};
-use super::pickle::{PICKLE_LIMIT_BYTES, PickleError, Plain, Seen, skim};
+use super::pickle::{Gather, PickleError, Plain, Seen, Skim, Wish};
 use crate::model::step_pattern::digits;
 use futures_util::StreamExt;
 use std::collections::BTreeMap;
@@ -29,8 +29,20 @@ const STORAGE: &str = "storage_data";
 const STORAGE_CLASS: &str = "_StorageInfo";
 /// Metadata files of single ranks that are read at one time.
 const READS_AT_ONCE: usize = 16;
+/// Bytes of the largest metadata that is read: that of some million chunks.
+const METADATA_LIMIT_BYTES: u64 = 512 * 1024 * 1024;
+/// Bytes of each piece in which it is read.
+const PIECE_BYTES: u64 = 1024 * 1024;
+/// The fields of such a thing.
+const PATH: &str = "relative_path";
+const OFFSET: &str = "offset";
+const LENGTH: &str = "length";
 /// The field that names what a chunk is of.
 const NAME: &str = "fqn";
+/// What is kept of a pickle's texts: these, and the names of shards.
+const WORDS: [&str; 6] = [STORAGE, STORAGE_CLASS, PATH, OFFSET, LENGTH, NAME];
+/// How torch begins and ends the name of a shard.
+const SHARD: (&str, &str) = ("__", ".distcp");
 /// What a name of an optimizer's state has in it, in small letters: those of torch, of torchtitan,
 /// of Megatron, and what scripts call theirs.
 const OPTIMIZERS: [&str; 5] = ["optim", "opt.", "opt_", "exp_avg", "moment"];
@@ -67,9 +79,11 @@ pub(super) async fn check(
     };
     let wanted: Vec<(String, String, u64)> =
         files.iter().map(|file| (file.key.clone(), checkpoint.key(file), file.size)).collect();
+    // Each reader of a long one takes much room.
+    let is_long = files.iter().any(|file| file.size > PIECE_BYTES);
     let mut reads = futures_util::stream::iter(wanted)
         .map(|(name, key, size)| async move { read_sizes(objects, &name, &key, size).await })
-        .buffered(READS_AT_ONCE);
+        .buffered(if is_long { 1 } else { READS_AT_ONCE });
     let mut read = Vec::new();
     while let Some(sizes) = reads.next().await {
         match sizes? {
@@ -163,28 +177,31 @@ async fn read_sizes(
     if size == 0 {
         return torn("it is empty");
     }
-    if size > PICKLE_LIMIT_BYTES {
+    if size > METADATA_LIMIT_BYTES {
         return unreadable(&format!("{size} bytes, larger than is read"));
     }
-    let bytes = match objects.read(key, 0..size).await? {
-        Read::Bytes(bytes) => bytes,
-        Read::Changed => return torn("it changed while it was looked at"),
-        Read::Refused(why) => return unreadable(&why),
-    };
-    let (sizes, optimizer) = match sizes(&bytes) {
-        Ok(found) => found,
-        Err(error @ (PickleError::Cut | PickleError::Malformed { .. })) => {
-            return torn(&error.to_string());
+    let mut skim = Skim::new(Metadata::default());
+    let mut begin = 0;
+    let mut read = Ok(());
+    while begin < size && read.is_ok() {
+        let end = size.min(begin + PIECE_BYTES);
+        match objects.read(key, begin..end).await? {
+            Read::Bytes(bytes) => read = skim.take(&bytes),
+            Read::Changed => return torn("it changed while it was looked at"),
+            Read::Refused(why) => return unreadable(&why),
         }
-        // It may well be whole: nobody can say.
-        Err(error @ PickleError::TooMuch) => return unreadable(&error.to_string()),
-    };
-    let Some(sizes) = sizes else { return torn("it is no DCP metadata") };
-    if sizes.is_empty() {
-        return torn("it names no shard");
+        begin = end;
     }
-    let sizes = sizes.into_iter().map(|(name, used)| (name.to_owned(), used)).collect();
-    Ok(Ok(Named { sizes, optimizer }))
+    match read.and_then(|()| skim.end()?.named()) {
+        Ok(Some(named)) if named.sizes.is_empty() => torn("it names no shard"),
+        Ok(Some(named)) => Ok(Ok(named)),
+        Ok(None) => torn("it is no DCP metadata"),
+        Err(error @ (PickleError::Cut | PickleError::Malformed { .. })) => torn(&error.to_string()),
+        // It may well be whole: nobody can say.
+        Err(error @ (PickleError::TooMuch | PickleError::Unknown { .. })) => {
+            unreadable(&error.to_string())
+        }
+    }
 }
 
 fn compare(
@@ -231,32 +248,74 @@ pub(super) fn has_younger(checkpoint: &Checkpoint) -> bool {
     })
 }
 
-/// How many bytes of each shard are used.
-type Sizes<'a> = BTreeMap<&'a str, u64>;
+/// What is gathered from metadata. A large model has some million entries: none of them is kept.
+#[derive(Debug, Default)]
+struct Metadata {
+    /// How many bytes of each shard are used.
+    sizes: BTreeMap<String, u64>,
+    /// Stored chunks: objects made, and of these such whose fields were read.
+    made: u64,
+    filled: u64,
+    has_storage: bool,
+    /// Whether a chunk is of a shard whose name was not kept.
+    has_odd_name: bool,
+    optimizer: Option<bool>,
+}
 
-/// How many bytes of each shard are used, `None` if the pickle is something else; and whether a chunk
-/// is of an optimizer. A large model has some hundred thousand entries: none of them is kept.
-fn sizes(bytes: &[u8]) -> Result<(Option<Sizes<'_>>, Option<bool>), PickleError> {
-    let mut sizes = Sizes::new();
-    let (mut made, mut filled, mut has_storage) = (0_u64, 0_u64, false);
-    let mut optimizer = None;
-    skim(bytes, |seen| match seen {
-        Seen::Made(class) => made += u64::from(class == STORAGE_CLASS),
-        Seen::Entries(entries) => {
-            has_storage |= entries.iter().any(|(key, _)| *key == Plain::Text(STORAGE));
-            if let Some((path, end)) = used(entries) {
-                filled += 1;
-                let used = sizes.entry(path).or_default();
-                *used = end.max(*used);
+impl Gather for Metadata {
+    fn wish(&mut self, text: &str) -> Wish {
+        let is_shard = text.starts_with(SHARD.0) || text.ends_with(SHARD.1);
+        if is_shard || WORDS.contains(&text) {
+            Wish::Keep
+        } else if self.optimizer != Some(true) && is_optimizers(text) {
+            Wish::Flag
+        } else {
+            Wish::Pass
+        }
+    }
+
+    fn see(&mut self, seen: Seen<'_>) {
+        let entries = match seen {
+            Seen::Made(class) => {
+                self.made += u64::from(class == STORAGE_CLASS);
+                return;
             }
-            for (key, name) in entries {
-                if let (Plain::Text(NAME), Plain::Text(name)) = (key, name) {
-                    optimizer = Some(optimizer == Some(true) || is_optimizers(name));
+            Seen::Entries(entries) => entries,
+        };
+        match used(entries) {
+            Used::Of(path, end) => {
+                self.filled += 1;
+                match self.sizes.get_mut(path) {
+                    Some(used) => *used = end.max(*used),
+                    None => drop(self.sizes.insert(path.to_owned(), end)),
                 }
             }
+            Used::OddName => self.has_odd_name = true,
+            Used::Nothing => {}
         }
-    })?;
-    Ok(((has_storage && made == filled).then_some(sizes), optimizer))
+        for (key, value) in entries {
+            match (key, value) {
+                (Plain::Text(STORAGE), _) => self.has_storage = true,
+                (Plain::Text(NAME), Plain::AskedFor) => self.optimizer = Some(true),
+                (Plain::Text(NAME), Plain::Passed | Plain::Text(_)) => {
+                    self.optimizer.get_or_insert(false);
+                }
+                (_, _) => {}
+            }
+        }
+    }
+}
+
+impl Metadata {
+    /// What it names, once it was read; `None` if it is something else.
+    fn named(self) -> Result<Option<Named>, PickleError> {
+        if self.has_odd_name {
+            return Err(PickleError::TooMuch);
+        }
+        let is_metadata = self.has_storage && self.made == self.filled;
+        let named = Named { sizes: self.sizes, optimizer: self.optimizer };
+        Ok(is_metadata.then_some(named))
+    }
 }
 
 fn is_optimizers(name: &str) -> bool {
@@ -264,15 +323,32 @@ fn is_optimizers(name: &str) -> bool {
     OPTIMIZERS.iter().any(|word| name.contains(word))
 }
 
-/// Path and end of one stored chunk, by the fields of its `_StorageInfo`.
-fn used<'a>(entries: &[(Plain<'a>, Plain<'a>)]) -> Option<(&'a str, u64)> {
-    let field = |name: &str| entries.iter().rev().find(|(key, _)| *key == Plain::Text(name));
-    let number = |name: &str| match field(name)?.1 {
-        Plain::Int(number) => u64::try_from(number).ok(),
-        Plain::Text(_) | Plain::Other => None,
+/// What a group of entries says of a stored chunk.
+enum Used<'a> {
+    /// Path and end.
+    Of(&'a str, u64),
+    /// It is in a shard of a name that was not kept.
+    OddName,
+    /// It is something else.
+    Nothing,
+}
+
+/// A stored chunk, by the fields of its `_StorageInfo`.
+fn used<'a>(entries: &[(Plain<'a>, Plain<'a>)]) -> Used<'a> {
+    let field = |name: &str| {
+        let found = entries.iter().rev().find(|(key, _)| *key == Plain::Text(name));
+        found.map(|(_, value)| *value)
     };
-    let Plain::Text(path) = field("relative_path")?.1 else { return None };
-    Some((path, number("offset")?.checked_add(number("length")?)?))
+    let number = |name: &str| match field(name)? {
+        Plain::Int(number) => u64::try_from(number).ok(),
+        Plain::Text(_) | Plain::AskedFor | Plain::Passed | Plain::Other => None,
+    };
+    let end = || number(OFFSET)?.checked_add(number(LENGTH)?);
+    match (field(PATH), end()) {
+        (Some(Plain::Text(path)), Some(end)) => Used::Of(path, end),
+        (Some(Plain::AskedFor | Plain::Passed | Plain::Other), Some(_)) => Used::OddName,
+        (_, _) => Used::Nothing,
+    }
 }
 
 #[cfg(test)]
@@ -312,25 +388,36 @@ mod tests {
         bytes
     }
 
+    fn gathered(bytes: &[u8], piece: usize) -> Result<Option<Named>, PickleError> {
+        let mut skim = Skim::new(Metadata::default());
+        for piece in bytes.chunks(piece) {
+            skim.take(piece)?;
+        }
+        skim.end()?.named()
+    }
+
     #[test]
     fn the_chunks_of_a_large_model_are_read_in_full() {
-        for count in [2_u32, 120_000] {
-            let bytes = metadata(count);
-            assert!(bytes.len() as u64 <= PICKLE_LIMIT_BYTES, "{}", bytes.len());
-            let (sizes, optimizer) = sizes(&bytes).expect("a pickle");
-            let sizes = sizes.expect("metadata");
-            assert_eq!(optimizer, Some(false), "its names are those of layers");
+        for (count, piece) in [(2_u32, 1), (2, 7), (2, 1_000_000), (200_000, 1_000_000)] {
+            let named = gathered(&metadata(count), piece).expect("a pickle").expect("metadata");
+            assert_eq!(named.optimizer, Some(false), "its names are those of layers");
             let last = u64::from(count) * 8;
             let wanted = [("__0_0.distcp", last - 8), ("__1_0.distcp", last)];
-            assert_eq!(sizes, BTreeMap::from(wanted), "{count}");
+            let wanted = wanted.map(|(name, used)| (name.to_owned(), used));
+            assert_eq!(named.sizes, BTreeMap::from(wanted), "{count}");
         }
         // One whose fields are not what they were is not passed over.
         let text = metadata(2);
         let at = text.windows(6).rposition(|window| window == b"length").expect("the field");
         let mut other = text.clone();
         other[at] = b'L';
-        assert_eq!(sizes(&other).map(|found| found.0), Ok(None));
-        assert_eq!(sizes(b"}."), Ok((None, None)));
+        assert!(matches!(gathered(&other, 100), Ok(None)));
+        assert!(matches!(gathered(b"}.", 100), Ok(None)));
+        // A later Python's opcode: nobody can say whether it is whole.
+        let mut later = text;
+        later[2] = 0xa7;
+        let told = gathered(&later, 100).map(drop);
+        assert_eq!(told, Err(PickleError::Unknown { at: 2, opcode: 0xa7 }));
     }
 
     #[test]

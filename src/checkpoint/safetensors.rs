@@ -62,9 +62,18 @@ pub async fn check(objects: &Objects, key: &str, size: u64) -> Result<TensorFile
         Read::Changed => return torn("it changed while it was looked at"),
         Read::Refused(why) => return Ok(TensorFile::Unreadable(why)),
     };
-    let Some(end) = last_end(&header).and_then(|end| end.checked_add(begin)) else {
+    let Some(tensors) = tensors(&header) else {
         return torn("its header is no JSON of tensors");
     };
+    let Some(end) = tensors.end.checked_add(begin) else {
+        return torn("its header is no JSON of tensors");
+    };
+    if tensors.count == 0 {
+        return torn("it holds no tensor");
+    }
+    if tensors.bytes != tensors.end {
+        return torn("its tensors overlap or leave holes");
+    }
     match size.cmp(&end) {
         std::cmp::Ordering::Equal => Ok(TensorFile::Whole),
         std::cmp::Ordering::Less => {
@@ -76,9 +85,18 @@ pub async fn check(objects: &Objects, key: &str, size: u64) -> Result<TensorFile
     }
 }
 
-/// Where the last tensor ends, counted from the end of the header.
-fn last_end(header: &[u8]) -> Option<u64> {
-    struct Header(u64);
+/// What a header says of its tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Tensors {
+    count: u64,
+    /// Where the last one ends, counted from the end of the header.
+    end: u64,
+    /// Bytes of all of them together: the library takes no file with holes.
+    bytes: u64,
+}
+
+fn tensors(header: &[u8]) -> Option<Tensors> {
+    struct Header(Tensors);
     struct Offsets;
     #[derive(serde::Deserialize)]
     struct Tensor {
@@ -93,7 +111,7 @@ fn last_end(header: &[u8]) -> Option<u64> {
 
         // Entry by entry: a header of 100 MB is not built up as a tree.
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
-            let mut last = 0;
+            let mut found = Tensors::default();
             while let Some(name) = map.next_key::<std::borrow::Cow<'de, str>>()? {
                 if name == "__metadata__" {
                     map.next_value::<IgnoredAny>()?;
@@ -104,10 +122,12 @@ fn last_end(header: &[u8]) -> Option<u64> {
                             "a tensor that ends before it begins",
                         ));
                     }
-                    last = end.max(last);
+                    found.count += 1;
+                    found.end = end.max(found.end);
+                    found.bytes = found.bytes.saturating_add(end - begin);
                 }
             }
-            Ok(Header(last))
+            Ok(Header(found))
         }
     }
     impl<'de> serde::Deserialize<'de> for Header {
@@ -127,8 +147,10 @@ mod tests {
         let header = br#"{"__metadata__":{"format":"pt"},
             "b":{"dtype":"F32","shape":[1],"data_offsets":[4,12]},
             "a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}   "#;
-        assert_eq!(last_end(header), Some(12));
-        assert_eq!(last_end(b"{}"), Some(0));
+        assert_eq!(tensors(header), Some(Tensors { count: 2, end: 12, bytes: 12 }));
+        for none in [&b"{}"[..], br#"{"__metadata__":{"format":"pt"}}"#] {
+            assert_eq!(tensors(none), Some(Tensors::default()));
+        }
     }
 
     #[test]
@@ -143,7 +165,7 @@ mod tests {
             br#"{"a":{"data_offsets":[0]}}"#,
             br#"{"a":{"data_offsets":[0,4]}} x"#,
         ] {
-            assert_eq!(last_end(header), None, "{}", String::from_utf8_lossy(header));
+            assert_eq!(tensors(header), None, "{}", String::from_utf8_lossy(header));
         }
     }
 }

@@ -37,6 +37,15 @@ impl<'a> Cursor<'a> {
         PickleError::Malformed { at: self.at.saturating_sub(1) }
     }
 
+    /// The byte before the cursor is an opcode that is not known here. No Python has an opcode zero: that
+    /// is what a hole in a file reads as.
+    pub(super) fn unknown(&self, opcode: u8) -> PickleError {
+        match opcode {
+            0 => self.malformed(),
+            _ => PickleError::Unknown { at: self.at.saturating_sub(1), opcode },
+        }
+    }
+
     pub(super) fn byte(&mut self) -> Result<u8, PickleError> {
         Ok(self.take(1)?[0])
     }
@@ -78,14 +87,17 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// What an opcode of a text or of bytes carries.
-    pub(super) fn text(&mut self, opcode: u8) -> Result<Text<'a>, PickleError> {
-        let width = match opcode {
+    /// Bytes of what an opcode of a text or of bytes carries.
+    pub(super) fn text_length(&mut self, opcode: u8) -> Result<u64, PickleError> {
+        self.length(match opcode {
             0x8c | b'U' | b'C' => 1,
             b'X' | b'T' | b'B' => 4,
             _ => 8,
-        };
-        let length = self.length(width)?;
+        })
+    }
+
+    /// What an opcode of a text or of bytes carries, of that length.
+    pub(super) fn text(&mut self, opcode: u8, length: u64) -> Result<Text<'a>, PickleError> {
         let bytes = self.take(length)?;
         let is_text = matches!(opcode, b'X' | 0x8c | 0x8d | b'T' | b'U');
         Ok(match std::str::from_utf8(bytes) {

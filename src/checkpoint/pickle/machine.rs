@@ -74,7 +74,7 @@ impl<'a> Machine<'a> {
             0x94 | b'q' | b'r' => self.remember(opcode)?,
             b'h' | b'j' => self.recall(opcode)?,
             b'.' => return self.pop().map(Some),
-            _ => return Err(self.cursor.malformed()),
+            _ => return Err(self.cursor.unknown(opcode)),
         }
         Ok(None)
     }
@@ -165,7 +165,8 @@ impl<'a> Machine<'a> {
     }
 
     fn text(&mut self, opcode: u8) -> Result<(), PickleError> {
-        let value = match self.cursor.text(opcode)? {
+        let length = self.cursor.text_length(opcode)?;
+        let value = match self.cursor.text(opcode, length)? {
             Text::Readable(text) => Value::Text(text),
             Text::Bytes(bytes) => Value::Bytes(bytes),
         };

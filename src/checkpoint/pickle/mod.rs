@@ -11,11 +11,12 @@
 mod cursor;
 mod machine;
 mod skim;
+mod texts;
 
 use machine::Machine;
-pub use skim::{Plain, Seen, skim};
+pub use skim::{Gather, Plain, Seen, Skim, Wish, skim};
 
-/// Bytes of the largest pickle that is read.
+/// Bytes of the largest pickle of which all values are kept.
 pub const PICKLE_LIMIT_BYTES: u64 = 24 * 1024 * 1024;
 /// Room that all values of a pickle may take besides its bytes.
 const ROOM_LIMIT_BYTES: usize = 32 * 1024 * 1024;
@@ -94,9 +95,28 @@ pub enum PickleError {
         /// Where.
         at: usize,
     },
+    /// An opcode that is not known here: a later Python may write it.
+    #[error("byte {at} is the opcode {opcode:#04x}, which is not known here")]
+    Unknown {
+        /// Where.
+        at: usize,
+        /// What stands there.
+        opcode: u8,
+    },
     /// More than is read.
     #[error("the pickle would take more than {} MiB to read", ROOM_LIMIT_BYTES >> 20)]
     TooMuch,
+}
+
+impl PickleError {
+    /// The same in bytes that `passed` others came before.
+    fn behind(self, passed: usize) -> Self {
+        match self {
+            Self::Malformed { at } => Self::Malformed { at: at + passed },
+            Self::Unknown { at, opcode } => Self::Unknown { at: at + passed, opcode },
+            Self::Cut | Self::TooMuch => self,
+        }
+    }
 }
 
 /// A pickle that was read.
