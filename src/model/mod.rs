@@ -18,6 +18,7 @@ pub mod placement;
 pub mod resume_text;
 pub mod secret;
 pub mod service_manager;
+mod shell_text;
 pub mod spec;
 pub mod step_pattern;
 pub mod time;
