@@ -4,15 +4,15 @@
 //! What always holds: what is older than the chosen one is neither listed nor read, but for the few that
 //! the newest is compared with. What it must not do: find the run ([`super::scan`]).
 
-use super::earlier_run::later_whole;
 use super::formats::{Case, Checkpoint, Format, Judgement, Root, own_files};
 use super::names::{Kind, NameShape, SHAPES};
 use super::objects::{Object, Objects, StoreError};
-use super::run::{Run, list_entry};
+use super::run::{Run, TOO_LARGE, list_entry};
 use super::scan::{LookError, ScanOptions};
+use super::walk::ClosedFolder;
 use crate::model::checkpoint::{
-    CANDIDATES_LIMIT, Candidate, Findings, Passed, PassedOver, Pin, Position, ResumePoint, Tracker,
-    Unfinished, Wholeness,
+    CANDIDATES_LIMIT, Candidate, Findings, Passed, Pin, Position, ResumePoint, Tracker, Unfinished,
+    Wholeness,
 };
 use crate::model::time::WallTime;
 use futures_util::StreamExt;
@@ -26,6 +26,8 @@ const SIBLINGS: usize = 4;
 const OPENED: usize = 8;
 /// Of a whole one that cannot be put into the order.
 const NO_STEP: &str = "neither its name nor what can be read of it says a step";
+/// Checkpoints of too many objects that a look comes across before it gives up.
+const LARGE_LIMIT: usize = 4;
 /// Listings of candidates that are on their way at one time.
 const LISTINGS_AT_ONCE: usize = 4;
 
@@ -38,6 +40,17 @@ pub(super) enum Beside {
     Lowest,
     /// The next [`SIBLINGS`].
     Several,
+}
+
+/// How far a choice has come.
+struct SoFar {
+    tested: usize,
+    /// Files behind the chosen one that were opened.
+    opened: usize,
+    /// Whether nothing came before but what is passed over.
+    is_newest: bool,
+    /// The chosen one's place among the entries, and in the format's order.
+    chosen: Option<(usize, Position)>,
 }
 
 /// A look at one run.
@@ -58,9 +71,16 @@ impl Scan<'_> {
         self.at_most.is_some_and(|most| position.is_some_and(|position| position > most))
     }
 
-    /// What was listed so far, newest first.
+    /// What was listed so far, newest first, less what cannot be looked into.
     pub(super) fn listed(&self) -> Vec<&Checkpoint> {
-        self.run.listed.values().collect()
+        self.run.listed.values().filter(|checkpoint| checkpoint.closed.is_none()).collect()
+    }
+
+    /// The first entry from `at` on that was not listed yet.
+    pub(super) fn next_unlisted(&self, at: usize) -> usize {
+        (at..self.run.entries.len())
+            .find(|at| !self.run.listed.contains_key(at))
+            .unwrap_or(self.run.entries.len())
     }
 
     /// Whether the newest one has the same names in it as the one listed beside it, and both by
@@ -86,7 +106,11 @@ impl Scan<'_> {
 
     /// Adds the checkpoints of a root that stand in a folder of it. Where only that folder was found,
     /// the root that it is a part of takes its place.
-    pub(super) async fn add_beside(&mut self, formats: &[&dyn Format]) -> Result<(), StoreError> {
+    pub(super) async fn add_beside(
+        &mut self,
+        formats: &[&dyn Format],
+        closed: &mut Vec<ClosedFolder>,
+    ) -> Result<(), StoreError> {
         for at in 0..self.run.roots.len() {
             let found = &self.run.roots[at];
             let mut outer = None;
@@ -98,7 +122,13 @@ impl Scan<'_> {
             let mut names = Vec::new();
             for format in formats {
                 if names.is_empty() {
-                    names = format.beside(self.objects, root).await?;
+                    names = match format.beside(self.objects, root).await {
+                        Err(StoreError::Closed { folder: path, why }) => {
+                            closed.push(ClosedFolder { path, why });
+                            break;
+                        }
+                        names => names?,
+                    };
                 }
             }
             if let Some(outer) = outer.filter(|_| !names.is_empty()) {
@@ -147,22 +177,28 @@ impl Scan<'_> {
         }
         drop(answers);
         self.run.listed.extend(listed);
+        // Each costs many requests: where all are like that, nobody gets to an end of them.
+        let is_large = |one: &&Checkpoint| one.closed.as_deref() == Some(TOO_LARGE);
+        if self.run.listed.values().filter(is_large).count() > LARGE_LIMIT {
+            return Err(StoreError::TooMany { key: self.path(at).to_owned() });
+        }
         Ok(())
     }
 
     /// The others in the root of the entry at `at`, as far as they were listed.
-    fn siblings(&self, at: usize) -> Vec<&Checkpoint> {
+    pub(super) fn siblings(&self, at: usize) -> Vec<&Checkpoint> {
         let root = self.run.entries[at].root;
         let listed = self.run.listed.iter();
         listed
             .filter(|(n, _)| **n != at && self.run.entries[**n].root == root)
             .map(|(_, checkpoint)| checkpoint)
+            .filter(|checkpoint| checkpoint.closed.is_none())
             .collect()
     }
 
     /// The oldest entry in the root of the one at `at`, unless it was listed with it. A run that uses a
     /// folder again begins there, below all that an earlier one left.
-    async fn lowest(&self, at: usize) -> Result<Option<Checkpoint>, StoreError> {
+    pub(super) async fn lowest(&self, at: usize) -> Result<Option<Checkpoint>, StoreError> {
         match self.lowest_of(at).filter(|n| !self.run.listed.contains_key(n)) {
             Some(n) => list_entry(self.objects, &self.run, &self.run.entries[n]).await.map(Some),
             None => Ok(None),
@@ -181,14 +217,23 @@ impl Scan<'_> {
         format: &dyn Format,
     ) -> Result<Option<Judgement>, StoreError> {
         let Some(checkpoint) = self.run.listed.get(&at) else { return Ok(None) };
+        if let Some(why) = &checkpoint.closed {
+            return Ok(Some(Judgement::unreadable(why.clone())));
+        }
         if checkpoint.objects.is_empty() {
             let why = "it has no objects".to_owned();
             return Ok(Some(Judgement { wholeness: Wholeness::Torn, why }));
         }
-        format.judge(self.case(at, checkpoint, &self.siblings(at))).await.map(Some)
+        match format.judge(self.case(at, checkpoint, &self.siblings(at))).await {
+            // A folder that its format asks for.
+            Err(error @ StoreError::Closed { .. }) => {
+                Ok(Some(Judgement::unreadable(error.to_string())))
+            }
+            judged => judged.map(Some),
+        }
     }
 
-    fn case<'a>(
+    pub(super) fn case<'a>(
         &'a self,
         at: usize,
         checkpoint: &'a Checkpoint,
@@ -205,90 +250,84 @@ impl Scan<'_> {
 
     /// Tests candidates, newest first, until one is whole. `newest` is what was found of the first.
     pub(super) async fn choose(
-        mut self,
+        &mut self,
         format: &dyn Format,
         mut newest: Option<Judgement>,
     ) -> Result<Findings, LookError> {
         let mut findings =
             Findings { format: Some(format.word().to_owned()), ..Findings::default() };
-        let (mut tested, mut opened) = (0, 0);
-        // Nothing comes before it but what is passed over.
-        let mut is_newest = true;
+        let mut so_far = SoFar { tested: 0, opened: 0, is_newest: true, chosen: None };
         for at in 0..self.run.entries.len() {
             let known = newest.take();
-            if let Some(chosen) = findings.chosen.as_ref().map(|point| point.position) {
-                let (wholeness, why) = self.behind(at, chosen, format, &mut opened).await?;
+            let row = match so_far.chosen {
+                Some(chosen) => Some(self.behind(at, chosen, format, &mut so_far.opened).await?),
+                None if self.is_too_new(at) => {
+                    Some((Wholeness::NotChecked, "newer than what another part has".to_owned()))
+                }
+                None => self.test(at, known, format, &mut so_far, &mut findings).await?,
+            };
+            if let Some((wholeness, why)) = row {
                 push(&mut findings, self.candidate(at, wholeness, why));
-                continue;
             }
-            if self.is_too_new(at) {
-                let why = "newer than what another part has";
-                push(&mut findings, self.candidate(at, Wholeness::NotChecked, why.to_owned()));
-                continue;
-            }
-            if tested >= TESTED_LIMIT {
-                return Err(LookError::TooManyTorn);
-            }
-            self.list_from(at).await?;
-            let passed = self.passed(at);
-            if passed == Some(Passed::Earlier) {
-                self.pass_over(at, Passed::Earlier, &mut findings);
-                let why = Passed::Earlier.words();
-                push(&mut findings, self.candidate(at, Wholeness::NotChecked, why.to_owned()));
-                continue;
-            }
-            tested += 1;
-            let Some(checkpoint) = self.run.listed.get(&at) else { continue };
-            let judged = match known {
-                Some(judgement) => Some(judgement),
-                None => self.judge(at, format).await?,
-            };
-            let Some(Judgement { mut wholeness, mut why }) = judged else { continue };
-            let siblings = self.siblings(at);
-            let case = self.case(at, checkpoint, &siblings);
-            if is_newest && wholeness == Wholeness::Torn {
-                findings.unfinished = unfinished(checkpoint, self.now);
-            }
-            let later = match (wholeness, format.written_last()) {
-                (Wholeness::Whole, Some(last)) => {
-                    let lowest = self.lowest(at).await?;
-                    later_whole(case, format, last, lowest.as_ref()).await?
-                }
-                (_, _) => None,
-            };
-            let mut is_passed_over = true;
-            if let Some(later) = later {
-                why = format!("{why}; but {later} was written after it: it is of an earlier run");
-            } else if let (Wholeness::Whole, Some(passed)) = (wholeness, passed) {
-                why = format!("{why}; passed over: {}", passed.words());
-                self.pass_over(at, passed, &mut findings);
-            } else if wholeness == Wholeness::Whole && self.is_another_of_suspect(at, &findings) {
-                why = format!("{why}; passed over: of the same step as a suspect");
-            } else {
-                is_passed_over = false;
-            }
-            is_newest &= is_passed_over;
-            if wholeness == Wholeness::Whole && !is_passed_over {
-                match self.resume_point(at, format, case).await? {
-                    Some((point, _)) if self.at_most.is_some_and(|m| point.position > m) => {
-                        why = format!("{why}; newer than what another part has");
-                    }
-                    Some((point, note)) => {
-                        why = format!("{why}{note}");
-                        findings.chosen = Some(point);
-                    }
-                    None => {
-                        wholeness = Wholeness::Unknown;
-                        why = format!("{why}; {NO_STEP}");
-                    }
-                }
-            }
-            push(&mut findings, self.candidate(at, wholeness, why));
         }
         if findings.chosen.is_none() && findings.passed_over.is_empty() {
             self.doubt(format, &mut findings);
         }
         Ok(findings)
+    }
+
+    /// Tests the entry at `at`, and takes it if it is whole and nothing is held against it.
+    async fn test(
+        &mut self,
+        at: usize,
+        known: Option<Judgement>,
+        format: &dyn Format,
+        so_far: &mut SoFar,
+        findings: &mut Findings,
+    ) -> Result<Option<(Wholeness, String)>, LookError> {
+        if so_far.tested >= TESTED_LIMIT {
+            return Err(LookError::TooManyTorn);
+        }
+        self.list_from(at).await?;
+        let passed = self.passed(at);
+        if passed == Some(Passed::Earlier) {
+            self.pass_over(at, Passed::Earlier, findings);
+            return Ok(Some((Wholeness::NotChecked, Passed::Earlier.words().to_owned())));
+        }
+        so_far.tested += 1;
+        let judged = match known {
+            Some(judgement) => Some(judgement),
+            None => self.judge(at, format).await?,
+        };
+        let (Some(checkpoint), Some(Judgement { wholeness, why })) =
+            (self.run.listed.get(&at), judged)
+        else {
+            return Ok(None);
+        };
+        if wholeness != Wholeness::Whole {
+            if so_far.is_newest && wholeness == Wholeness::Torn {
+                findings.unfinished = unfinished(checkpoint, self.now);
+            }
+            so_far.is_newest = false;
+            return Ok(Some((wholeness, why)));
+        }
+        if let Some(against) = self.held_against(at, passed, format, findings).await? {
+            return Ok(Some((wholeness, format!("{why}; {against}"))));
+        }
+        so_far.is_newest = false;
+        let siblings = self.siblings(at);
+        let case = self.case(at, checkpoint, &siblings);
+        Ok(Some(match self.resume_point(at, format, case).await? {
+            Some((point, _)) if self.at_most.is_some_and(|most| point.position > most) => {
+                (wholeness, format!("{why}; newer than what another part has"))
+            }
+            Some((point, note)) => {
+                so_far.chosen = Some((at, point.position));
+                findings.chosen = Some(point);
+                (wholeness, format!("{why}{note}"))
+            }
+            None => (Wholeness::Unknown, format!("{why}; {NO_STEP}")),
+        }))
     }
 
     /// Says what speaks for a layout of a person's own, where nothing was chosen. A save that was cut
@@ -321,7 +360,7 @@ impl Scan<'_> {
     async fn behind(
         &mut self,
         at: usize,
-        chosen: Position,
+        (chosen_at, chosen): (usize, Position),
         format: &dyn Format,
         opened: &mut usize,
     ) -> Result<(Wholeness, String), StoreError> {
@@ -330,6 +369,9 @@ impl Scan<'_> {
         match entry.position {
             Some(position) if position == chosen => {
                 return not_checked("of the same step as the chosen one");
+            }
+            Some(_) if self.is_written_after(at, chosen_at) => {
+                return not_checked("a lower step than the chosen one, though written after it");
             }
             Some(_) => return not_checked("older than the chosen one"),
             None => {}
@@ -351,30 +393,6 @@ impl Scan<'_> {
             | Wholeness::NotChecked
             | Wholeness::Unknown => (wholeness, why),
         })
-    }
-
-    /// Why the entry at `at` is not wanted, whatever the tests say of it.
-    fn passed(&self, at: usize) -> Option<Passed> {
-        let listed = self.run.listed.get(&at)?;
-        let times: Vec<WallTime> = listed.objects.iter().map(|object| object.modified).collect();
-        let step = self.run.entries[at].position.map(|position| position.step);
-        self.options.pass_over.reason(&listed.path, step, &times)
-    }
-
-    /// Whether the entry at `at` holds the step of one that was passed over as suspect: trainers keep
-    /// their last checkpoint under a second name.
-    fn is_another_of_suspect(&self, at: usize, findings: &Findings) -> bool {
-        let step = self.run.entries[at].position.map(|position| position.step);
-        let mut suspects = findings.passed_over.iter().filter(|one| one.why == Passed::Suspect);
-        step.is_some() && suspects.any(|one| one.step == step)
-    }
-
-    /// Notes that the entry at `at` is passed over.
-    fn pass_over(&self, at: usize, why: Passed, findings: &mut Findings) {
-        if findings.passed_over.len() < CANDIDATES_LIMIT {
-            let step = self.run.entries[at].position.map(|position| position.step);
-            findings.passed_over.push(PassedOver { path: self.path(at).to_owned(), step, why });
-        }
     }
 
     /// The whole checkpoint at `at` as a resume point, if it shows a step, and what a person should
@@ -428,7 +446,7 @@ impl Scan<'_> {
     }
 
     /// The path of the entry at `at`: a listing may show that its folder is a part of a file's name.
-    fn path(&self, at: usize) -> &str {
+    pub(super) fn path(&self, at: usize) -> &str {
         let listed = self.run.listed.get(&at);
         listed.map_or(&self.run.entries[at].path, |checkpoint| &checkpoint.path)
     }

@@ -5,8 +5,9 @@
 //! step is newer than another's is looked into again, from that step down, at most [`STEPS_DOWN`]
 //! times in all. A part that could not be looked into makes the whole look one that could not.
 
+use super::find::find;
 use super::objects::Objects;
-use super::scan::{DEADLINE, LookError, ScanOptions, could_not, find, open};
+use super::scan::{DEADLINE, LookError, ScanOptions, could_not, open};
 use super::store_s3::StorageAccess;
 use crate::model::checkpoint::{
     CANDIDATES_LIMIT, Candidate, Findings, Location, Look, PartPoint, PassOver, Position,

@@ -118,8 +118,8 @@ pub(super) fn hints(findings: &Findings) -> Vec<String> {
     }
     if !refused.is_empty() {
         hints.push(
-            "what may not be read cannot be judged: restore archived objects, or give these keys the \
-             right to read"
+            "what may not be read cannot be judged: restore archived objects, or give these keys (of a \
+             folder, this user) the right to list and read; WHY names what"
                 .to_owned(),
         );
     }

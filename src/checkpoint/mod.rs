@@ -8,15 +8,18 @@
 //! A new format is one file in `formats` and, if its names are new, one row in `names`.
 //! Tests: `tests/world/checkpoints.rs` and beside the code.
 
+mod against;
 mod choice;
 pub mod common_step;
 mod dcp;
 mod earlier_run;
 pub mod fence;
+mod find;
 pub mod formats;
 mod hints;
 pub mod location;
 pub mod names;
+mod numbered;
 pub mod objects;
 pub mod pickle;
 mod python_json;
@@ -24,6 +27,7 @@ pub mod report;
 mod run;
 pub mod safetensors;
 pub mod scan;
+mod sieve;
 pub mod store_folder;
 pub mod store_s3;
 pub mod torch_zip;

@@ -8,6 +8,7 @@
 use super::location::is_odd;
 use crate::model::error::Class;
 use crate::model::time::WallTime;
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -88,6 +89,11 @@ pub trait Store: fmt::Debug + Send + Sync {
         key: &'a str,
         range: Range<u64>,
     ) -> BoxFuture<'a, Result<Read, StoreError>>;
+
+    /// What the location is, where nothing is below it and it is a single object: an error in words.
+    fn single_object(&self) -> BoxFuture<'_, Option<StoreError>> {
+        std::future::ready(None).boxed()
+    }
 }
 
 /// What came of reading an object that a listing had shown.
@@ -109,6 +115,16 @@ pub enum StoreError {
     NoSuchPlace {
         /// Bucket or folder.
         place: String,
+    },
+    /// The place is there and is no folder.
+    #[error("{place} is {what}, not a folder: name the folder that holds it, {holder}")]
+    NoFolder {
+        /// What was named.
+        place: String,
+        /// What it is.
+        what: &'static str,
+        /// The URL to give in its place.
+        holder: String,
     },
     /// The keys may not do it.
     #[error("{operation} `{key}`: refused")]
@@ -134,15 +150,24 @@ pub enum StoreError {
     },
     /// More than [`LISTING_LIMIT`].
     #[error(
-        "`{key}` holds more than {LISTING_LIMIT} objects and folders: name a folder nearer to the checkpoints"
+        "`{key}` holds more than {LISTING_LIMIT} objects and folders, more than are looked at: name the folder that holds the checkpoints, or move what else lies there away"
     )]
     TooMany {
         /// The folder.
         key: String,
     },
+    /// A folder below the location that cannot be looked into, though the location can: what is in it
+    /// cannot be judged, the rest can.
+    #[error("{folder} cannot be looked into: {why}")]
+    Closed {
+        /// Its path relative to the location.
+        folder: String,
+        /// Why, and what mends it.
+        why: String,
+    },
     /// More than [`REQUESTS_LIMIT`].
     #[error(
-        "more than {REQUESTS_LIMIT} requests for one look: name a folder nearer to the checkpoints"
+        "more than {REQUESTS_LIMIT} requests for one look: name the folder that holds the checkpoints, or move old ones away"
     )]
     TooManyRequests,
 }
@@ -152,7 +177,9 @@ impl StoreError {
     pub fn class(&self) -> Class {
         match self {
             Self::NoSuchPlace { .. }
+            | Self::NoFolder { .. }
             | Self::Refused { .. }
+            | Self::Closed { .. }
             | Self::TooMany { .. }
             | Self::TooManyRequests => Class::Operator,
             Self::NoAnswer { .. } => Class::Retry,
@@ -290,6 +317,18 @@ impl Objects {
             Read::Bytes(bytes) if bytes.len() as u64 != wanted => Ok(Read::Changed),
             read @ (Read::Bytes(_) | Read::Changed | Read::Refused(_)) => Ok(read),
         }
+    }
+
+    /// What lies directly in the location; an error where it is a single object.
+    pub async fn top(&self) -> Result<Folder, StoreError> {
+        let top = self.folder(".").await?;
+        if top.folders.is_empty() && top.objects.is_empty() {
+            self.count_request()?;
+            if let Some(error) = self.store.single_object().await {
+                return Err(error);
+            }
+        }
+        Ok(top)
     }
 
     fn count_request(&self) -> Result<(), StoreError> {

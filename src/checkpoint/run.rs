@@ -9,6 +9,9 @@ use crate::model::time::WallTime;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Why a checkpoint of too many objects cannot be judged.
+pub(super) const TOO_LARGE: &str = "it holds more than 20,000 objects, more than are looked at";
+
 /// A name that a listing showed.
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -22,7 +25,7 @@ pub(super) struct Entry {
     /// Where it stands in the order, as far as its name or a look into it said.
     pub(super) position: Option<Position>,
     /// When a file was written; of a folder a listing does not say.
-    modified: Option<WallTime>,
+    pub(super) modified: Option<WallTime>,
     /// Whether its name shows a step.
     is_named: bool,
 }
@@ -180,8 +183,20 @@ pub(super) async fn list_entry(
     run: &Run,
     entry: &Entry,
 ) -> Result<Checkpoint, StoreError> {
+    let mut closed = None;
     let listed = match entry.kind {
-        Kind::Folder => objects.below(&entry.path).await?,
+        Kind::Folder => match objects.below(&entry.path).await {
+            Ok(listed) => listed,
+            Err(error @ StoreError::Closed { .. }) => {
+                closed = Some(error.to_string());
+                Vec::new()
+            }
+            Err(StoreError::TooMany { .. }) => {
+                closed = Some(TOO_LARGE.to_owned());
+                Vec::new()
+            }
+            Err(error) => return Err(error),
+        },
         Kind::File => {
             let folder = run.roots[entry.root].folder.as_ref();
             let object = folder.and_then(|folder| folder.object(&entry.name));
@@ -193,6 +208,7 @@ pub(super) async fn list_entry(
         path: entry.path.clone(),
         position: entry.position,
         objects: listed,
+        closed,
     };
     if run.shape == NameShape::StepEquals
         && entry.kind == Kind::Folder

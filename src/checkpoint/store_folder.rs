@@ -5,6 +5,7 @@
 //! not blind a look.
 
 use super::objects::{Depth, Object, OddKeys, Page, Read, Store, StoreError};
+use crate::model::resume_text::quoted;
 use crate::model::time::WallTime;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -14,6 +15,7 @@ use object_store::{GetOptions, GetRange, ObjectStore};
 use std::fs::Metadata;
 use std::io::ErrorKind;
 use std::ops::Range;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -37,10 +39,11 @@ impl FolderStore {
     /// # Errors
     /// It does not exist, or is no folder: that is "could not look", never "nothing there".
     pub fn open(root: &Path, odd: Arc<OddKeys>) -> Result<Self, StoreError> {
-        if !root.is_dir() {
-            return Err(StoreError::NoSuchPlace {
-                place: format!("the folder {}", root.display()),
-            });
+        match std::fs::metadata(root) {
+            Ok(metadata) if metadata.is_dir() => {}
+            Ok(metadata) => return Err(no_folder_but(root, &metadata)),
+            Err(error) if leads_nowhere(&error) => return Err(no_folder(root)),
+            Err(error) => return Err(from_io(&root.display().to_string(), error)),
         }
         let files = LocalFileSystem::new_with_prefix(root)
             .map_err(|source| no_answer("open", &root.display().to_string(), source))?;
@@ -92,17 +95,9 @@ fn list(
     levels: usize,
     page: &mut Page,
 ) -> Result<(), StoreError> {
-    let folder = root.join(prefix);
-    let entries = match std::fs::read_dir(&folder) {
+    let entries = match std::fs::read_dir(root.join(prefix)) {
         Ok(entries) => entries,
-        // A folder below the location that went away is empty; the location itself is not.
-        Err(e) if leads_nowhere(&e) && !prefix.is_empty() => return Ok(()),
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            return Err(StoreError::NoSuchPlace {
-                place: format!("the folder {}", root.display()),
-            });
-        }
-        Err(e) => return Err(from_io(prefix, e)),
+        Err(error) => return not_listed(root, prefix, depth, error),
     };
     for entry in entries {
         if page.folders.len() + page.objects.len() >= ENTRIES_LIMIT {
@@ -119,13 +114,28 @@ fn list(
         if odd.note(&name) {
             continue;
         }
-        // Follows links: a run's folder may be one. A link to nowhere is nothing.
+        let key = format!("{prefix}{name}");
+        // Follows links: a run's folder may be one.
         let metadata = match std::fs::metadata(entry.path()) {
             Ok(metadata) => metadata,
-            Err(e) if leads_nowhere(&e) => continue,
-            Err(e) => return Err(from_io(&format!("{prefix}{name}"), e)),
+            // A link to nowhere is nothing inside a checkpoint; the name may be that of a checkpoint.
+            Err(e) if leads_nowhere(&e) => {
+                if depth == Depth::Direct && is_link(&entry) {
+                    page.folders.push(format!("{key}/"));
+                }
+                continue;
+            }
+            // It stands there as a folder into which nobody can look.
+            Err(e) if is_closed(&e) && depth == Depth::Direct => {
+                page.folders.push(format!("{key}/"));
+                continue;
+            }
+            Err(e) if is_closed(&e) => {
+                let folder = if is_link(&entry) { &key } else { prefix.trim_end_matches('/') };
+                return Err(closed(root, folder, &e));
+            }
+            Err(e) => return Err(from_io(&key, e)),
         };
-        let key = format!("{prefix}{name}");
         if metadata.is_file() {
             page.objects.push(Object { key, size: metadata.len(), modified: modified(&metadata) });
         } else if metadata.is_dir() {
@@ -138,6 +148,72 @@ fn list(
         }
     }
     Ok(())
+}
+
+/// What it means that a folder's names could not be had.
+fn not_listed(
+    root: &Path,
+    prefix: &str,
+    depth: Depth,
+    error: std::io::Error,
+) -> Result<(), StoreError> {
+    let key = prefix.trim_end_matches('/');
+    if key.is_empty() {
+        let is_gone = error.kind() == ErrorKind::NotFound;
+        let place = root.display().to_string();
+        return Err(if is_gone { no_folder(root) } else { from_io(&place, error) });
+    }
+    if leads_nowhere(&error) {
+        let is_link = std::fs::symlink_metadata(root.join(key)).is_ok_and(|m| m.is_symlink());
+        return match depth {
+            Depth::All if is_link => {
+                let why = format!("it is a link that leads nowhere ({error}): mend or remove it");
+                Err(StoreError::Closed { folder: key.to_owned(), why })
+            }
+            // A folder below the location that went away is empty; the location itself is not.
+            Depth::All | Depth::Direct => Ok(()),
+        };
+    }
+    Err(if is_closed(&error) { closed(root, key, &error) } else { from_io(prefix, error) })
+}
+
+fn no_folder(root: &Path) -> StoreError {
+    StoreError::NoSuchPlace { place: format!("the folder {}", root.display()) }
+}
+
+fn no_folder_but(root: &Path, metadata: &Metadata) -> StoreError {
+    let kind = metadata.file_type();
+    let what = if kind.is_file() {
+        "a file"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    };
+    let holder = root.parent().unwrap_or(root).display();
+    StoreError::NoFolder {
+        place: root.display().to_string(),
+        what,
+        holder: format!("file://{holder}"),
+    }
+}
+
+/// Whether the system says of this one path, and for good, that nobody looks into it.
+fn is_closed(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied
+        || error.raw_os_error() == Some(rustix::io::Errno::NAMETOOLONG.raw_os_error())
+}
+
+fn closed(root: &Path, key: &str, error: &std::io::Error) -> StoreError {
+    let path = quoted(&root.join(key).display().to_string());
+    let mend = if error.kind() == ErrorKind::PermissionDenied {
+        format!("let the user that looks read and enter it (`chmod -R o+rX {path}`, or `chown`)")
+    } else {
+        "its path is too long for this system: give it a shorter one".to_owned()
+    };
+    StoreError::Closed { folder: key.to_owned(), why: format!("{error}; {mend}") }
 }
 
 fn is_link(entry: &std::fs::DirEntry) -> bool {
@@ -205,7 +281,7 @@ pub(super) async fn read_object(
             | object_store::Error::Unauthenticated { .. }),
         ) => Ok(Read::Refused(super::objects::chain(&error))),
         Err(error) if io_error(&error).is_some_and(leads_nowhere) => Ok(Read::Changed),
-        Err(error) if io_error(&error).is_some_and(|e| e.kind() == ErrorKind::PermissionDenied) => {
+        Err(error) if io_error(&error).is_some_and(is_closed) => {
             Ok(Read::Refused(super::objects::chain(&error)))
         }
         // A range that the object no longer has comes as a general error: ask for its size.

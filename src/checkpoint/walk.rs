@@ -5,6 +5,7 @@
 
 use super::formats::Root;
 use super::names::{Kind, NameShape, prefixed, rank_of};
+use super::numbered::Numbered;
 use super::objects::{Folder, Object, Objects, StoreError, join};
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,8 @@ pub(super) const LEVELS_LIMIT: usize = 4;
 pub(super) const FOLDERS_LIMIT: usize = 500;
 /// Numbered folders, newest first, that are opened to see whether they are checkpoints.
 const PROBED: usize = 3;
+/// What every file system of its own has at its top, for nobody but root.
+const FOUND: &str = "lost+found";
 /// Prefixes of numbered folders that are looked at in one folder.
 const PREFIXES: usize = 4;
 /// Listings that are on their way at one time.
@@ -25,10 +28,30 @@ const LISTINGS_AT_ONCE: usize = 16;
 pub(super) struct Walk {
     /// Folders of checkpoints and the shape of the names in each.
     pub(super) roots: Vec<(Root, NameShape)>,
-    /// Whether folders were left out because of [`FOLDERS_LIMIT`] or their number of entries.
-    pub(super) is_cut: bool,
+    /// What was not looked into.
+    pub(super) left: Left,
     /// Whether a root stands among folders of which some were left out: a newer one may be there.
     pub(super) is_root_among_cut: bool,
+    /// Names with a number in folders that hold no checkpoint.
+    pub(super) numbered: Numbered,
+}
+
+/// What a walk left out.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// Whether folders were left out because of [`FOLDERS_LIMIT`] or their number of entries.
+    pub(super) is_cut: bool,
+    /// Folders that cannot be looked into.
+    pub(super) closed: Vec<ClosedFolder>,
+}
+
+/// A folder that cannot be looked into.
+#[derive(Debug, Clone)]
+pub(super) struct ClosedFolder {
+    /// Its path relative to the location.
+    pub(super) path: String,
+    /// Why, and what mends it.
+    pub(super) why: String,
 }
 
 /// Walks down from the location, whose own listing is `top`.
@@ -42,12 +65,12 @@ pub(super) async fn walk(
     let mut listed = 1;
     for depth in 0..=LEVELS_LIMIT {
         let mut below = Vec::new();
-        let among_cut = walk.is_cut;
+        let among_cut = walk.left.is_cut;
         for (path, mut folder) in level {
             let mut found = shapes_of(objects, &path, &folder, shapes).await?;
             if found.is_empty()
                 && shapes.contains(&NameShape::StepEquals)
-                && let Some(folded) = fold_ranks(objects, &path, &folder, &mut walk.is_cut).await?
+                && let Some(folded) = fold_ranks(objects, &path, &folder, &mut walk.left).await?
             {
                 folder = folded;
                 found.push(NameShape::StepEquals);
@@ -55,8 +78,11 @@ pub(super) async fn walk(
             // Files without a step say nothing of what lies below.
             if found.is_empty() || (found == [NameShape::StepEquals] && is_loose(&folder)) {
                 let enters = |name: &&String| {
-                    !name.starts_with('.') && !NameShape::StepEquals.fits(name, Kind::Folder)
+                    !name.starts_with('.')
+                        && *name != FOUND
+                        && !NameShape::StepEquals.fits(name, Kind::Folder)
                 };
+                walk.numbered.note(&path, &folder);
                 below.extend(folder.folders.iter().filter(enters).map(|name| join(&path, name)));
             }
             walk.is_root_among_cut |= among_cut && !found.is_empty();
@@ -69,11 +95,11 @@ pub(super) async fn walk(
             break;
         }
         if listed + below.len() > FOLDERS_LIMIT {
-            walk.is_cut = true;
+            walk.left.is_cut = true;
             below.truncate(FOLDERS_LIMIT - listed);
         }
         listed += below.len();
-        level = list(objects, below, &mut walk.is_cut).await?;
+        level = list(objects, below, &mut walk.left).await?;
     }
     Ok(walk)
 }
@@ -81,7 +107,7 @@ pub(super) async fn walk(
 async fn list(
     objects: &Objects,
     paths: Vec<String>,
-    is_cut: &mut bool,
+    left: &mut Left,
 ) -> Result<BTreeMap<String, Folder>, StoreError> {
     let mut answers = futures_util::stream::iter(paths.into_iter().map(|path| async move {
         let answer = objects.folder(&path).await;
@@ -95,7 +121,10 @@ async fn list(
                 listed.insert(path, folder);
             }
             // Tens of thousands of files are data that lie beside the checkpoints.
-            Err(StoreError::TooMany { .. }) => *is_cut = true,
+            Err(StoreError::TooMany { .. }) => left.is_cut = true,
+            Err(StoreError::Closed { folder, why }) => {
+                left.closed.push(ClosedFolder { path: folder, why });
+            }
             Err(error) => return Err(error),
         }
     }
@@ -166,9 +195,9 @@ async fn holds_one(
     names.sort();
     let newest: Vec<String> =
         names.into_iter().rev().take(PROBED).map(|(_, name)| join(path, name)).collect();
-    let mut is_cut = false;
+    let mut left = Left::default();
     let first = newest.first().cloned();
-    let probed = list(objects, newest, &mut is_cut).await?;
+    let probed = list(objects, newest, &mut left).await?;
     if probed.values().any(is_one) {
         return Ok(true);
     }
@@ -180,7 +209,7 @@ async fn holds_one(
         return Ok(false);
     }
     let items = folder.folders.iter().take(PROBED).map(|item| join(path, item)).collect();
-    Ok(list(objects, items, &mut is_cut).await?.values().any(is_item))
+    Ok(list(objects, items, &mut left).await?.values().any(is_item))
 }
 
 /// What Orbax writes into an item.
@@ -217,9 +246,9 @@ pub(super) async fn has_ranks(
     top: &Folder,
     shapes: &[NameShape],
 ) -> Result<bool, StoreError> {
-    let mut is_cut = false;
+    let mut left = Left::default();
     Ok(shapes.contains(&NameShape::StepEquals)
-        && fold_ranks(objects, ".", top, &mut is_cut).await?.is_some())
+        && fold_ranks(objects, ".", top, &mut left).await?.is_some())
 }
 
 /// NeMo 1 with model parallelism has one folder a rank, and the same names in each: such folders are
@@ -228,16 +257,16 @@ async fn fold_ranks(
     objects: &Objects,
     path: &str,
     folder: &Folder,
-    is_cut: &mut bool,
+    left: &mut Left,
 ) -> Result<Option<Folder>, StoreError> {
     let ranks = folder.folders.iter().filter(|name| rank_of(name).is_some());
     let mut paths: Vec<String> = ranks.map(|name| join(path, name)).collect();
     if paths.len() > FOLDERS_LIMIT {
-        *is_cut = true;
+        left.is_cut = true;
         paths.truncate(FOLDERS_LIMIT);
     }
     let mut whole = folder.clone();
-    for (rank, listed) in list(objects, paths, is_cut).await? {
+    for (rank, listed) in list(objects, paths, left).await? {
         let rank = rank.rsplit('/').next().unwrap_or_default().to_owned();
         let objects = listed.objects.into_iter();
         whole.objects.extend(objects.map(|o| Object { key: join(&rank, &o.key), ..o }));

@@ -148,7 +148,11 @@ fn still_for(draft: &Draft<'_>, no: AttemptNo) -> Duration {
     usual.unwrap_or_default().max(LOST_AFTER)
 }
 
+/// When the newest object was written; `None` where something may be written unseen.
 fn newest_object(findings: &Findings, now: WallTime) -> Option<WallTime> {
+    if findings.closed().next().is_some() {
+        return None;
+    }
     let uploading = findings.unfinished.as_ref().map(|one| now.minus(one.youngest_age));
     findings.candidates.iter().filter_map(|one| one.newest_object).chain(uploading).max()
 }

@@ -411,6 +411,9 @@ fn own(findings: &Findings, fresh_since: Option<WallTime>) -> Own<'_> {
         return Own::Unclear("checkpoints of several runs lie under its prefix");
     }
     let Some(point) = &findings.chosen else { return Own::None };
+    if findings.closed().any(|one| one.step.is_some() && one.position > point.position) {
+        return Own::Unclear("a newer one is in a folder that cannot be looked into");
+    }
     let is_older = |written: Option<WallTime>| written.zip(fresh_since).is_some_and(|(w, s)| w < s);
     if !findings.chosen_candidate().is_some_and(|chosen| is_older(chosen.newest_object)) {
         return Own::Whole(point);

@@ -432,6 +432,14 @@ impl Findings {
         self.candidates.iter().find(|candidate| candidate.path == chosen.path)
     }
 
+    /// Folders that nobody can look into: what is written into them is not seen.
+    pub fn closed(&self) -> impl Iterator<Item = &Candidate> {
+        let is_closed = |one: &&Candidate| {
+            one.wholeness == Wholeness::Unreadable && one.newest_object.is_none()
+        };
+        self.candidates.iter().filter(is_closed)
+    }
+
     /// A checkpoint of which nobody can say from outside whether it is whole, where nothing was
     /// chosen: a reason to ask a person, never to start at zero.
     pub fn undecided(&self) -> Option<&Candidate> {

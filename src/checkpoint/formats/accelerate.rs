@@ -27,7 +27,7 @@ const RANDOM: &str = "random_states_";
 fn kind(key: &str) -> Option<String> {
     let name = key.split('/').next().unwrap_or_default();
     if name.starts_with(RANDOM) {
-        return Some(RANDOM.to_owned());
+        return Some("random_states_<rank>.pkl".to_owned());
     }
     if let Some((stem, _)) = fsdp::rank_of(name) {
         return Some(stem.to_owned());
@@ -61,9 +61,14 @@ fn has_optimizer(checkpoint: &Checkpoint) -> bool {
 async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
     let checkpoint = case.checkpoint;
     if !has_weights(checkpoint) {
-        return Ok(Some(Judgement::torn("no weights")));
+        let is_own = checkpoint.objects.iter().any(|object| is_written(&object.key));
+        let why = if is_own { "no weights" } else { "nothing that Accelerate writes is in it" };
+        return Ok(Some(Judgement::torn(why)));
     }
-    if let Some(kind) = parts::lacks(case, kind) {
+    // A script's own layout beside it says nothing of what Accelerate writes.
+    let own: Vec<&Checkpoint> =
+        case.siblings.iter().copied().filter(|sibling| Accelerate.is_sure(sibling)).collect();
+    if let Some(kind) = parts::lacks(Case { siblings: &own, ..case }, kind) {
         let why = format!("{kind} is missing, which others here have");
         return Ok(Some(Judgement::torn(why)));
     }
@@ -156,7 +161,7 @@ mod tests {
 
     #[test]
     fn ranks_and_parts_are_one_kind() {
-        assert_eq!(kind("random_states_3.pkl").as_deref(), Some("random_states_"));
+        assert_eq!(kind("random_states_3.pkl").as_deref(), Some("random_states_<rank>.pkl"));
         assert_eq!(kind("optimizer_0/__0_0.distcp").as_deref(), Some("optimizer_0"));
         assert_eq!(kind("scheduler.bin").as_deref(), Some("scheduler.bin"));
     }

@@ -79,6 +79,7 @@ async fn settle(case: Case<'_>) -> Result<parts::Settled, StoreError> {
             .values()
             .map(|object| Object { key: join(&case.root.path, &object.key), ..(*object).clone() })
             .collect(),
+        closed: None,
     };
     let files: Vec<&Object> = beside.objects.iter().collect();
     whole_with_optimizer(Case { checkpoint: &beside, ..case }, &files).await

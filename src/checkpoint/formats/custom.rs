@@ -4,7 +4,7 @@
 use super::{Case, Checkpoint, Format, Judgement, Pickles, ResumeWay, parts};
 use crate::checkpoint::names::NameShape;
 use crate::checkpoint::objects::{Folder, Object, StoreError};
-use crate::model::checkpoint::Pin;
+use crate::model::checkpoint::{Pin, Wholeness};
 use crate::model::spec::CustomLayout;
 use crate::model::step_pattern::{PatternProblem, StepPattern};
 use futures_util::FutureExt;
@@ -23,6 +23,23 @@ pub(super) struct Custom {
 impl Custom {
     pub(super) fn new(layout: &CustomLayout) -> Result<Self, PatternProblem> {
         Ok(Self { pattern: StepPattern::parse(&layout.pattern)?, layout: layout.clone() })
+    }
+
+    /// A checkpoint that is a single file has no parts that could be there or not.
+    fn asks_parts_of_a_file(&self, checkpoint: &Checkpoint) -> Option<String> {
+        let is_file = matches!(checkpoint.objects.as_slice(), [one] if one.key.is_empty());
+        let asked = match (self.layout.required.is_empty(), &self.layout.marker) {
+            (true, None) => return None,
+            (false, None) => "`required` names parts of it",
+            (true, Some(_)) => "`marker` names a part of it",
+            (false, Some(_)) => "`required` and `marker` name parts of it",
+        };
+        is_file.then(|| {
+            format!(
+                "it is a file, and {asked}: a file has none, leave that out (a file of torch.save is \
+                 tested by its end)"
+            )
+        })
     }
 
     fn missing(&self, checkpoint: &Checkpoint) -> Option<String> {
@@ -68,6 +85,9 @@ impl Format for Custom {
 
     fn judge<'a>(&'a self, case: Case<'a>) -> BoxFuture<'a, Result<Judgement, StoreError>> {
         async move {
+            if let Some(why) = self.asks_parts_of_a_file(case.checkpoint) {
+                return Ok(Judgement { wholeness: Wholeness::Unknown, why });
+            }
             if let Some(missing) = self.missing(case.checkpoint) {
                 return Ok(Judgement::torn(missing));
             }

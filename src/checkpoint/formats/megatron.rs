@@ -65,10 +65,17 @@ impl Tracker {
     fn parse(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes).map(str::trim) {
             Ok("release") => Self::Release,
-            Ok(text) => digits(text).map_or(Self::Garbage, Self::Step),
+            Ok(text) => number(text).map_or(Self::Garbage, Self::Step),
             Err(_) => Self::Garbage,
         }
     }
+}
+
+/// A number as Python reads it: with a sign, and single `_` between its digits. A negative one ends the
+/// trainer as well.
+fn number(text: &str) -> Option<u64> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    text.split('_').all(|part| digits(part).is_some()).then(|| digits(&text.replace('_', "")))?
 }
 
 /// The rank folders of a checkpoint: indices of the rank (tensor, pipeline, expert) and its files.
@@ -297,7 +304,10 @@ pub(super) fn resume(step: u64, tracker: Tracker) -> ResumeWay {
         ),
         Tracker::Garbage => pinned(
             Pin::TrackerRewrite,
-            Some("the tracker is empty or no number: Megatron would end with exit code 0"),
+            Some(
+                "the tracker is empty or names no step: Megatron would end at once, with exit code 0 \
+                 where it is no number",
+            ),
         ),
     }
 }
@@ -313,7 +323,11 @@ pub(super) async fn tracker_of(case: Case<'_>) -> Result<Lead, StoreError> {
 pub(super) async fn resume_of(case: Case<'_>) -> Result<ResumeWay, StoreError> {
     let step = case.checkpoint.position.map_or(0, |position| position.step);
     let tracker = Tracker::read(case).await?;
-    let passing = passing(case.objects, case.root).await?.map(|(tracker, _)| tracker);
+    let passing = match passing(case.objects, case.root).await {
+        // It is named beside the others as one that nobody can look into.
+        Err(StoreError::Closed { .. }) => None,
+        passing => passing?.map(|(tracker, _)| tracker),
+    };
     let is_passing = case.checkpoint.name.starts_with(PASSING);
     Ok(resume_beside(step, tracker, passing, is_passing))
 }
@@ -399,6 +413,7 @@ mod tests {
             path: "iter_0000100".into(),
             position: None,
             objects: files.iter().map(object).collect(),
+            closed: None,
         }
     }
 

@@ -55,6 +55,8 @@ pub struct Checkpoint {
     pub position: Option<Position>,
     /// Its objects, keys relative to it. A checkpoint that is a single file has one, with key "".
     pub objects: Vec<Object>,
+    /// Why it cannot be looked into, if it cannot: it has no objects then.
+    pub closed: Option<String>,
 }
 
 impl Checkpoint {
@@ -106,6 +108,11 @@ impl Judgement {
 
     fn torn(why: impl Into<String>) -> Self {
         Self { wholeness: Wholeness::Torn, why: why.into() }
+    }
+
+    /// Of what may not be looked into or read.
+    pub(super) fn unreadable(why: impl Into<String>) -> Self {
+        Self { wholeness: Wholeness::Unreadable, why: why.into() }
     }
 
     fn weights_only(why: impl Into<String>) -> Self {

@@ -2,6 +2,7 @@
 //! these: then the answer says so, in place of calling each of its checkpoints torn and no more.
 
 use super::{Checkpoint, Format};
+use crate::checkpoint::numbered::pattern_of;
 use std::collections::BTreeMap;
 
 /// Names that a person is shown of a layout of their own.
@@ -147,14 +148,7 @@ pub(in crate::checkpoint) fn nobodys(formats: &[&dyn Format], looked_at: &[&Chec
 fn own_layout(looked_at: &[&Checkpoint]) -> String {
     let newest = looked_at.first();
     let name = newest.map_or("", |checkpoint| last(&checkpoint.name));
-    let digits = name.rfind(|c: char| c.is_ascii_digit()).map(|end| {
-        let begin = name[..end].rfind(|c: char| !c.is_ascii_digit());
-        (begin.map_or(0, |at| at + name[at..].chars().next().map_or(1, char::len_utf8)), end + 1)
-    });
-    let pattern = match digits {
-        Some((begin, end)) => format!("{}{{step}}{}", &name[..begin], &name[end..]),
-        None => "step-{step}".to_owned(),
-    };
+    let pattern = pattern_of(name).map_or("step-{step}".to_owned(), |(pattern, _)| pattern);
     let (required, lacks) = required(looked_at);
     let flags: Vec<String> =
         required.iter().take(SHOWN).map(|key| format!(" --required '{key}'")).collect();
@@ -213,7 +207,7 @@ mod tests {
             modified: WallTime(0),
         });
         let (name, path) = (name.to_owned(), name.to_owned());
-        Checkpoint { name, path, position: None, objects: objects.collect() }
+        Checkpoint { name, path, position: None, objects: objects.collect(), closed: None }
     }
 
     fn format(word: &str) -> &'static dyn Format {

@@ -20,7 +20,7 @@ const TEXT_LIMIT_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Bytes of a state of which one number is asked, and of each piece in which it is read.
 const STATE_LIMIT_BYTES: u64 = 512 * 1024 * 1024;
-const STATE_PIECE_BYTES: u64 = 8 * 1024 * 1024;
+const STATE_PIECE_BYTES: u64 = 1024 * 1024;
 
 /// Bytes of a JSON file that is read whole to see whether it is one.
 const JSON_LIMIT_BYTES: u64 = 256 * 1024;
@@ -56,8 +56,7 @@ impl Checkpoint {
 }
 
 fn unreadable(name: &str, why: &str) -> Judgement {
-    let why = format!("{name}: may not be read ({why})");
-    Judgement { wholeness: Wholeness::Unreadable, why }
+    Judgement::unreadable(format!("{name}: may not be read ({why})"))
 }
 
 /// A small text of the checkpoint; what speaks against it where it cannot be had.
@@ -103,7 +102,8 @@ pub(super) async fn number(
     name: &str,
 ) -> Result<Result<u64, Judgement>, StoreError> {
     let object = match case.checkpoint.object(key) {
-        Some(object) if object.size > TEXT_LIMIT_BYTES => object,
+        // Its tree would take many times the room.
+        Some(object) if object.size > JSON_LIMIT_BYTES => object,
         Some(_) | None => {
             let read = json::<serde_json::Map<String, serde_json::Value>>(case, key).await?;
             return Ok(read.and_then(|state| {
@@ -284,7 +284,7 @@ fn of_shards(case: Case<'_>, folder: &str, shards: Shards) -> Settled {
         // A save that was cut leaves one such checkpoint, a copy of the whole root leaves several.
         Shards::Younger(_) if case.siblings.iter().any(|sibling| dcp::has_younger(sibling)) => None,
         Shards::Younger(why) => Some(Judgement::torn(why)),
-        Shards::Unreadable(why) => Some(Judgement { wholeness: Wholeness::Unreadable, why }),
+        Shards::Unreadable(why) => Some(Judgement::unreadable(why)),
     }
 }
 

@@ -368,6 +368,8 @@ fn mend(error: &StoreError) -> &'static str {
             "; check `storage` of the target, the bucket's name and the network"
         }
         StoreError::NoSuchPlace { .. }
+        | StoreError::NoFolder { .. }
+        | StoreError::Closed { .. }
         | StoreError::TooMany { .. }
         | StoreError::TooManyRequests => "",
     }

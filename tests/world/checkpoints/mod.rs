@@ -1,7 +1,9 @@
 //! Checkpoints: every fixture, each complete one changed and damaged in every place, and the same
 //! through a folder and through an S3 server.
 
+mod asked;
 mod bucket;
+mod closed;
 mod custom;
 mod damage;
 mod mutations;

@@ -62,6 +62,10 @@ enum Fault {
     Page(&'static str),
     /// Objects whose keys hold this are archived: listed, and not read before they are restored.
     Archived(&'static str),
+    /// Listings of folders whose names hold this are refused with this code.
+    Closed(&'static str, &'static str),
+    /// There is one object, which is called by the whole location.
+    Single,
 }
 
 struct Server {
@@ -115,6 +119,12 @@ async fn serve(State(server): State<Arc<Server>>, uri: Uri, headers: HeaderMap) 
     if query("list-type").is_some() {
         let depth = if query("delimiter").is_some() { Depth::Direct } else { Depth::All };
         let prefix = query("prefix").unwrap_or_default();
+        if let Fault::Closed(part, code) = server.fault
+            && prefix.contains(part)
+        {
+            let body = format!("<Error><Code>{code}</Code></Error>");
+            return (StatusCode::FORBIDDEN, body).into_response();
+        }
         let from = query("continuation-token");
         let page = server.bucket.list(&prefix, depth, from.as_deref(), server.keys_a_page);
         let object = |object: &Object| {
@@ -139,7 +149,9 @@ async fn serve(State(server): State<Arc<Server>>, uri: Uri, headers: HeaderMap) 
         return xml.into_response();
     }
     let refused = match server.fault {
-        Fault::None | Fault::Status(..) | Fault::Page(_) => None,
+        Fault::None | Fault::Status(..) | Fault::Page(_) | Fault::Closed(..) | Fault::Single => {
+            None
+        }
         Fault::ReadsRefused(code) => Some(code),
         Fault::Archived(part) => path.contains(part).then_some("InvalidObjectState"),
     };
@@ -149,7 +161,14 @@ async fn serve(State(server): State<Arc<Server>>, uri: Uri, headers: HeaderMap) 
     }
     let entry = path.strip_prefix("/bucket/").and_then(|key| server.bucket.entries.get(key));
     let Some(entry) = entry else { return StatusCode::NOT_FOUND.into_response() };
-    let range = headers.get("range").and_then(|v| v.to_str().ok()).expect("a range");
+    let Some(range) = headers.get("range").and_then(|v| v.to_str().ok()) else {
+        let headers = [
+            ("content-length", entry.bytes.len().to_string()),
+            ("last-modified", "Sun, 01 Mar 2026 08:00:00 GMT".to_owned()),
+            ("etag", "\"e\"".to_owned()),
+        ];
+        return (StatusCode::OK, headers).into_response();
+    };
     let (start, end) =
         range.strip_prefix("bytes=").and_then(|r| r.split_once('-')).expect("a range");
     let (start, end): (usize, usize) = (start.parse().expect("n"), end.parse().expect("n"));
@@ -169,12 +188,12 @@ fn through_s3(bucket: &Bucket, fault: Fault) -> (Look, Vec<String>) {
 
 fn in_pages(bucket: &Bucket, fault: Fault, keys_a_page: usize) -> (Look, Vec<String>) {
     super::run(async {
-        let server = Arc::new(Server {
-            bucket: bucket.renamed(|key| format!("team a/run42/{key}")),
-            fault,
-            keys_a_page,
-            asked: Mutex::default(),
-        });
+        let mut whole = bucket.renamed(|key| format!("team a/run42/{key}"));
+        if fault == Fault::Single {
+            whole.put("team a/run42", b"x");
+        }
+        let server =
+            Arc::new(Server { bucket: whole, fault, keys_a_page, asked: Mutex::default() });
         let app = axum::Router::new().fallback(serve).with_state(Arc::clone(&server));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
@@ -294,6 +313,32 @@ fn an_archived_checkpoint_is_shown_as_unreadable_and_the_one_before_it_is_chosen
         let again = asked.iter().filter(|uri| uri.contains(part) && !uri.contains('?')).count();
         assert!(again <= 32, "{part}: {asked:?}");
     }
+}
+
+#[test]
+fn a_folder_that_these_keys_may_not_list_is_one_that_cannot_be_judged() {
+    let bucket = Bucket::of(&fixtures().join("hf-trainer/complete-three"));
+    let (look, _) = through_s3(&bucket, Fault::Closed("checkpoint-30/", "AccessDenied"));
+    let findings = super::found(look);
+    assert_eq!(findings.chosen.and_then(|point| point.step), Some(20));
+    let newest = &findings.candidates[0];
+    assert_eq!((newest.step, newest.wholeness.word()), (Some(30), "unreadable"));
+    assert!(newest.why.contains("oss:ListObjects"), "{}", newest.why);
+    // Keys that are over say nothing of the folder.
+    for code in ["SecurityTokenExpired", "InvalidAccessKeyId", ""] {
+        let (look, _) = through_s3(&bucket, Fault::Closed("checkpoint-30/", code));
+        assert!(matches!(look, Look::CouldNotLook { .. }), "{code}: {look:?}");
+    }
+}
+
+#[test]
+fn a_single_object_is_no_empty_folder() {
+    let (look, _) = through_s3(&Bucket::default(), Fault::Single);
+    let Look::CouldNotLook { why, needs_person: true } = look else { panic!("{look:?}") };
+    assert!(why.contains("is an object") && why.ends_with("oss://bucket/team a/"), "{why}");
+    let (look, asked) = through_s3(&Bucket::default(), Fault::None);
+    assert!(super::found(look).candidates.is_empty());
+    assert_eq!(asked.len(), 2, "{asked:?}");
 }
 
 #[test]

@@ -6,8 +6,9 @@ use spotkeeper::core::job::Tally;
 use spotkeeper::core::phase::Phase;
 use spotkeeper::core::step::{Act, Effect, Input};
 use spotkeeper::core::verdict::Cause;
-use spotkeeper::model::checkpoint::Look;
+use spotkeeper::model::checkpoint::{Look, Wholeness};
 use spotkeeper::model::cloud::Status;
+use spotkeeper::model::time::WallTime;
 use std::time::Duration;
 
 fn missed(desk: &mut Desk, same_caller: bool) {
@@ -181,7 +182,13 @@ fn a_prefix_that_cannot_be_seen_to_stand_still_is_no_reason() {
     let mut several = whole(&[100]);
     several.candidates.clear();
     several.ambiguous = vec!["a".to_owned(), "b".to_owned()];
-    for look in [no_look, nothing, Look::Done(several)] {
+    // One that stands still, beside a folder into which it may write unseen.
+    let mut closed = whole(&[100]);
+    closed.candidates[0].newest_object = Some(WallTime(0));
+    let mut folder = closed.candidates[0].clone();
+    (folder.wholeness, folder.newest_object, folder.step) = (Wholeness::Unreadable, None, None);
+    closed.candidates.insert(0, folder);
+    for look in [no_look, nothing, Look::Done(several), Look::Done(closed)] {
         let mut desk = long_missing();
         for _ in 0..20 {
             watched(&mut desk, look.clone());
