@@ -210,12 +210,15 @@ impl Bug {
                 }
             }
             Self::WakeForgotten => step.wake_at = None,
-            // The wake-up is by the calendar as well.
-            Self::WallClockInSafetyWait => {
-                step.wake_at = step.wake_at.map(|at| BootTime(at.0.saturating_sub(CALENDAR_BASE)));
-            }
             Self::OverlapForgotten => step.next.overlaps.clear(),
             _ => {}
+        }
+    }
+
+    /// When it is woken up: it sleeps for as long as its own clock says.
+    pub(crate) fn bend_wake(self, step: &mut Step, given: BootTime, truly: BootTime) {
+        if self == Self::WallClockInSafetyWait {
+            step.wake_at = step.wake_at.map(|at| truly.plus(at.since(given)));
         }
     }
 

@@ -208,13 +208,12 @@ impl World {
                 (2 * travel, Some(refused("SignatureNonceUsed", self.bug)))
             }
             Fate::HeldOverStep => {
-                // By the calendar the wait is over after three passes, and once it is set right what
-                // is sent then is accepted: before this request arrives.
+                // By the calendar the wait is over after three passes, and the last of them sets it
+                // right: what is sent then is accepted, before this request arrives.
                 let (now, long) = (self.clock.ms, 20 * SECOND);
-                self.no_date_until = now + open;
-                for (after, by) in [(5 * SECOND, HOUR.cast_signed()), (128 * SECOND, 0)] {
-                    self.at(now + after, Coming::Fault(Fault::ClockStep(by)));
-                }
+                self.no_date_until = now + 100 * SECOND;
+                let step = Fault::ClockStep(HOUR.cast_signed());
+                self.at(now + 5 * SECOND, Coming::Fault(step));
                 let held = open.saturating_sub(self.rng.below(long));
                 self.at(now + held, Coming::Request(request));
                 (self.rng.below(4 * SECOND), Some(unknown()))

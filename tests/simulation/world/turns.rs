@@ -55,11 +55,12 @@ impl Moment for Present<'_> {
             return Ok(step);
         };
         let mut given = given.clone();
-        let wall = given.now.wall;
+        let Now { wall, boot } = given.now;
         bug.bend_given(&mut given, wall_as_boot(wall));
         bug.bend_input(&mut input, wall_as_boot(self.pass_wall));
         let mut step = step(job, &given, input)?;
         bug.bend_step(job, &told, &mut step);
+        bug.bend_wake(&mut step, given.now.boot, boot);
         self.judge.decided(job, &given, &told, &step);
         Ok(step)
     }
