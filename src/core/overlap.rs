@@ -15,6 +15,9 @@ use std::time::Duration;
 
 /// By how much the clocks of cloud and bucket, and the end of an upload, may lie apart.
 const MARGIN: Duration = Duration::from_secs(120);
+/// By how much this machine's calendar may lag behind the servers'. What they say of a later time
+/// than this is made up.
+const CALENDAR_LAG: Duration = Duration::from_secs(24 * 3600);
 /// Windows of one job; the oldest two become one beyond it.
 const WINDOWS_LIMIT: usize = 8;
 
@@ -69,12 +72,17 @@ pub(super) fn note_end(draft: &mut Draft<'_>, ended: &EndedAttempt, began: Optio
         return;
     }
     let Some(from) = began.map(|began| beginning(&ended.attempt, began)) else { return };
-    let until = ended.ended.min(draft.given.now.wall);
+    let until = credible(draft, ended.ended);
     let span = Span { no: ended.attempt.no, from, until };
     note(draft, span);
     if draft.next.last_run.is_none_or(|last| span.until >= last.until) {
         draft.next.last_run = Some(span);
     }
+}
+
+/// A time that a server tells of something past, as far as it can be one.
+pub(super) fn credible(draft: &Draft<'_>, told: WallTime) -> WallTime {
+    told.min(draft.given.now.wall.plus(CALENDAR_LAG))
 }
 
 /// When an attempt may first have written. No time that a server makes up may cover more than its
@@ -89,7 +97,8 @@ pub(super) fn note(draft: &mut Draft<'_>, span: Span) {
     if draft.given.spec.checkpoint.is_none() {
         return;
     }
-    let now = draft.given.now.wall;
+    // What is not seen ended runs, whatever this machine's calendar says.
+    let now = draft.given.now.wall.max(span.until);
     let open = draft.next.open.iter().filter_map(|other| match &other.state {
         AttemptState::Live { running: Some(began), .. } => {
             Some(Span { no: other.no, from: beginning(other, *began), until: now })
@@ -123,7 +132,7 @@ pub(super) fn note(draft: &mut Draft<'_>, span: Span) {
 /// alone, and others may have ended since that are no longer at hand: all that was written between its
 /// supposed end and now may be of two.
 pub(super) fn note_unseen(draft: &mut Draft<'_>, ended: &EndedRef, until: WallTime) {
-    let window = Overlap { from: ended.ended, until: until.min(draft.given.now.wall) };
+    let window = Overlap { from: ended.ended, until: credible(draft, until) };
     let last = draft.next.last_run.filter(|last| last.no != ended.no);
     let is_followed =
         !draft.next.open.is_empty() || last.is_some_and(|last| last.until > window.from);

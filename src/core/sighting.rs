@@ -148,7 +148,7 @@ fn note_late(draft: &mut Draft<'_>, cloud: &CloudJob, no: AttemptNo) {
     let now = draft.given.now.wall;
     if let Some(from) = cloud.running {
         let from = cloud.created.map_or(from, |created| from.max(created));
-        let until = cloud.finished.map_or(now, |finished| finished.min(now));
+        let until = cloud.finished.map_or(now, |finished| overlap::credible(draft, finished));
         overlap::note(draft, Span { no, from, until });
     }
 }

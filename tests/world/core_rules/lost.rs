@@ -308,6 +308,23 @@ fn what_was_written_while_nobody_saw_a_lost_one_is_passed_over_whatever_run_it_s
 }
 
 #[test]
+fn a_calendar_that_is_set_back_hides_no_overlap() {
+    let (mut desk, late) = lost_and_followed();
+    desk.see(late.clone());
+    let twin = desk.job.open.iter().position(|a| a.stop.is_some()).expect("a twin");
+    assert_eq!(twin, 1);
+    let before = desk.job.overlaps.clone();
+    let ends = desk.now.wall.plus(HOUR);
+    desk.now.wall = desk.now.wall.minus(2 * HOUR);
+    let mut end = late;
+    end.status = Status::Stopped;
+    end.finished = Some(ends);
+    desk.see(end);
+    let covers = desk.job.overlaps.iter().any(|o| o.until >= ends);
+    assert!(covers, "{before:?} became {:?}", desk.job.overlaps);
+}
+
+#[test]
 fn the_end_of_a_lost_one_is_not_judged_twice_and_a_success_is_one() {
     let lost = || {
         let mut desk = long_missing();
