@@ -143,6 +143,8 @@ impl World {
         self.judge.wiped = true;
         self.judge.cancelled.clear();
         self.judge.told.clear();
+        // Numbers of attempts are used anew.
+        self.judge.gained.clear();
         self.judge.shown.clear();
         self.log = Log::default();
         let mut shadow = Book::new(self.owner.clone(), self.clock.now(), BTreeMap::new());
