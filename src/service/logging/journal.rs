@@ -7,7 +7,7 @@
 //! What always holds: a journal that does not take a line delays nobody but the thread that writes;
 //! a line that it does not take within [`PATIENCE`] goes to standard error, which systemd reads, too.
 
-use super::queue::Queue;
+use super::queue::{Queue, Waits};
 use super::{Fields, one_line};
 use rustix::fs::fstat;
 use std::fs::File;
@@ -42,6 +42,12 @@ pub(super) struct Line {
     datagram: Vec<u8>,
     /// With its priority in front, as systemd reads it from standard error.
     plain: String,
+}
+
+impl Waits for Line {
+    fn bytes(&self) -> usize {
+        self.datagram.len() + self.plain.len()
+    }
 }
 
 impl Journal {

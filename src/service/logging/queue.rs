@@ -6,12 +6,14 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-/// Lines that wait to be written at one time.
-const LINES_LIMIT: usize = 4096;
+/// Lines that wait to be written at one time: a line each of ten thousand jobs.
+const LINES_LIMIT: usize = 16 * 1024;
+/// Bytes of these lines.
+const BYTES_LIMIT: usize = 16 * 1024 * 1024;
 /// How long the end of the process waits for room in the queue, and again for the lines in it.
 const LAST_LINES: Duration = Duration::from_secs(1);
 /// Time between two looks for room.
@@ -21,7 +23,25 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Queue<L> {
     said: SyncSender<Said<L>>,
-    dropped: Arc<AtomicU64>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    waiting_bytes: AtomicUsize,
+    dropped: AtomicU64,
+}
+
+/// What waits in a queue.
+pub(super) trait Waits: Send + 'static {
+    /// Its size.
+    fn bytes(&self) -> usize;
+}
+
+impl Waits for Vec<u8> {
+    fn bytes(&self) -> usize {
+        self.len()
+    }
 }
 
 #[derive(Debug)]
@@ -33,35 +53,39 @@ enum Said<L> {
 
 impl<L> Clone for Queue<L> {
     fn clone(&self) -> Self {
-        Self { said: self.said.clone(), dropped: Arc::clone(&self.dropped) }
+        Self { said: self.said.clone(), counts: Arc::clone(&self.counts) }
     }
 }
 
-impl<L: Send + 'static> Queue<L> {
+impl<L: Waits> Queue<L> {
     /// Starts the thread; `write` may take as long as it likes.
     pub(super) fn start(write: impl FnMut(L) -> io::Result<()> + Send + 'static) -> Self {
         let (said, heard) = sync_channel(LINES_LIMIT);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&dropped);
+        let counts = Arc::new(Counts::default());
+        let counted = Arc::clone(&counts);
         // Without a thread the queue has no reader: every line is dropped, and counted.
         drop(
             std::thread::Builder::new()
                 .name("log".to_owned())
                 .spawn(move || write_all(&heard, write, &counted)),
         );
-        Self { said, dropped }
+        Self { said, counts }
     }
 
     /// Says a line, or drops it.
     pub(super) fn say(&self, line: L) {
-        if self.said.try_send(Said::Line(line)).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        let bytes = line.bytes();
+        let waiting = &self.counts.waiting_bytes;
+        let fits = waiting.fetch_add(bytes, Ordering::Relaxed) + bytes <= BYTES_LIMIT;
+        if !fits || self.said.try_send(Said::Line(line)).is_err() {
+            waiting.fetch_sub(bytes, Ordering::Relaxed);
+            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Lines that were dropped since the start.
     pub(super) fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.counts.dropped.load(Ordering::Relaxed)
     }
 
     /// Waits for what was said so far to be written, for twice [`LAST_LINES`] at most.
@@ -80,17 +104,19 @@ impl<L: Send + 'static> Queue<L> {
     }
 }
 
-fn write_all<L>(
+fn write_all<L: Waits>(
     heard: &Receiver<Said<L>>,
     mut write: impl FnMut(L) -> io::Result<()>,
-    dropped: &AtomicU64,
+    counts: &Counts,
 ) {
     while let Ok(said) = heard.recv() {
         match said {
             Said::Line(line) => {
+                let bytes = line.bytes();
                 if write(line).is_err() {
-                    dropped.fetch_add(1, Ordering::Relaxed);
+                    counts.dropped.fetch_add(1, Ordering::Relaxed);
                 }
+                counts.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
             }
             // Whoever asked may have gone.
             Said::Written(written) => drop(written.try_send(())),
@@ -121,7 +147,7 @@ mod tests {
         let mut queue = Queue::start(move |line: Vec<u8>| writer.write_all(&line));
         let line = [&[b'x'; 999][..], b"\n"].concat();
         // A pipe holds 64 KiB: most of these find the queue full. It would hang here otherwise.
-        let said = 3 * LINES_LIMIT;
+        let said = 2 * LINES_LIMIT;
         for _ in 0..said {
             queue.write_all(&line).expect("said");
         }
@@ -143,9 +169,27 @@ mod tests {
 
     #[test]
     fn what_cannot_be_written_is_counted() {
-        let queue = Queue::start(|_: u8| Err(io::ErrorKind::BrokenPipe.into()));
-        queue.say(1);
+        let queue = Queue::start(|_: Vec<u8>| Err(io::ErrorKind::BrokenPipe.into()));
+        queue.say(vec![1]);
         queue.flush();
         assert_eq!(queue.dropped(), 1);
+        assert_eq!(queue.counts.waiting_bytes.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn few_enormous_lines_fill_it_as_many_small_ones_do() {
+        let (go, wait) = sync_channel::<()>(0);
+        let queue = Queue::start(move |_: Vec<u8>| {
+            let _ = wait.recv();
+            Ok(())
+        });
+        for _ in 0..20 {
+            queue.say(vec![0; 1024 * 1024]);
+        }
+        assert_eq!(queue.dropped(), 4);
+        drop(go);
+        queue.flush();
+        queue.say(vec![0; BYTES_LIMIT]);
+        assert_eq!(queue.dropped(), 4);
     }
 }
