@@ -221,7 +221,9 @@ async fn scenario_08_a_submission_under_way_is_left_to_its_answer() {
     stage.start().await;
     for (name, way) in [("there", "hold_before"), ("back", "delay")] {
         let mut rule = json!({ "call": "CreateJob", "times": 1 });
-        put_over(&mut rule, &json!({ way: "1500ms" }));
+        // Longer than a proof that nothing was made takes: the acceptance, a server's date in whole
+        // seconds, and three passes.
+        put_over(&mut rule, &json!({ way: "5s" }));
         stage.faults(json!([rule])).await;
         stage.put_job(name, &Job::default());
         stage.until_phase(name, "SUBMITTING").await;
