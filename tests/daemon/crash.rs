@@ -184,7 +184,8 @@ fn state_at(number: usize, at: At, life: usize, size: Size) -> Option<State> {
         // Two dialects of three know failures: each of their lives stands in for the third.
         (true, _) => fails.then_some(by_turns[life % 2]),
         (false, Share::Half) => {
-            (number + life).is_multiple_of(2).then_some(by_turns[(number + life) / 2 % 2])
+            let turn = number + life;
+            turn.is_multiple_of(2).then_some(by_turns[turn / 2 % 2])
         }
         // Of three lives that share the points, each skips a third.
         (false, Share::TwoThirds) => match (number + life) % 3 {
