@@ -310,7 +310,8 @@ impl Remote {
             self.moves(now);
         }
         self.ticks += 1;
-        let released = !sky.calm && sky.rng.chance(18);
+        // What hangs has its machine for long, most of the time.
+        let released = !sky.calm && sky.rng.chance(if hangs { 2 } else { 18 });
         if hangs && !released {
             return Some(now + MINUTE);
         }

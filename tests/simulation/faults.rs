@@ -67,8 +67,9 @@ const SHORT: [Situation; 4] =
     [Situation::TwoOpen, Situation::TwoOpen, Situation::StopAsked, Situation::Settling];
 
 /// Situations in which an answer comes that was asked for in another one.
-const LATE: [Situation; 10] = [
+const LATE: [Situation; 13] = [
     Situation::Over,
+    Situation::Cancelling,
     Situation::Cancelling,
     Situation::TwoOpen,
     Situation::TwoOpen,
@@ -77,6 +78,8 @@ const LATE: [Situation; 10] = [
     Situation::StopAsked,
     Situation::Unknown,
     Situation::Blocked,
+    Situation::Blocked,
+    Situation::Settling,
     Situation::Settling,
 ];
 
@@ -108,7 +111,7 @@ pub(crate) fn opportunities(rng: &mut Rng) -> Vec<Opportunity> {
         deed: rng.one_of(&deeds),
     };
     let mut drawn: Vec<Opportunity> = (0..3).map(|_| draw(rng)).collect();
-    for _ in 0..3 {
+    for _ in 0..4 {
         drawn.push(Opportunity { situation: rng.one_of(&LATE), deed: Deed::Hurry });
     }
     if rng.chance(40) {
@@ -279,7 +282,7 @@ pub(crate) const STALE_LIMIT: u64 = 5 * MINUTE;
 
 /// How much later an answer is that somebody waits for: see [`Deed::Hurry`].
 pub(crate) fn lateness(rng: &mut Rng) -> u64 {
-    if rng.chance(25) { MINUTE + rng.below(2 * MINUTE) } else { 0 }
+    if rng.chance(35) { MINUTE + rng.below(2 * MINUTE) } else { 0 }
 }
 
 /// The time that an answer takes which may take long: the bucket's, a log's.

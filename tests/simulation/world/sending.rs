@@ -102,12 +102,18 @@ impl World {
         let (prefix, now) = (self.plans[job].prefix, self.clock.ms);
         self.judge.starts(key, &attempt.start, |step| self.bucket.is_whole(prefix, step, now));
         self.resumes_from_one_writer(job, &attempt);
+        // One that came late may have been taken up in the very turn that decided this one.
+        let late = |other: &Attempt| {
+            let is_it = |r: &&Remote| Some(&r.cloud.id) == other.id();
+            self.remotes.iter().find(is_it).is_some_and(|r| r.origin == Origin::Late)
+        };
         let others = self
             .book
             .jobs
             .values()
             .flat_map(|job| &job.open)
-            .filter(|other| (other.mark != attempt.mark) && other.stop != Some(StopWhy::Twin));
+            .filter(|other| (other.mark != attempt.mark) && other.stop != Some(StopWhy::Twin))
+            .filter(|other| !late(other));
         let most = self.book.targets.values().map(|target| target.max_parallel).max();
         let others = u32::try_from(others.count()).expect("few");
         if most.is_some_and(|most| others >= most) && !self.judge.wiped {
