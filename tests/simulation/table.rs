@@ -194,41 +194,31 @@ impl Meeting {
             S::Over | S::Blocked | S::Paused | S::Looking | S::Settling | S::Waiting | S::Ready
         );
         match kind {
-            Kind::Started | Kind::Spec | Kind::File | Kind::Adopt => Self::Expected,
+            Kind::Started | Kind::Spec | Kind::File | Kind::Adopt | Kind::Tick => Self::Expected,
             Kind::Cancel | Kind::Pause | Kind::Resume | Kind::Retry => Self::Expected,
-            Kind::OddWord | Kind::SeenEnd | Kind::Copy => Self::Expected,
-            Kind::Seen => match situation {
+            Kind::SeenEnd | Kind::Copy => Self::Expected,
+            Kind::OddWord | Kind::Seen => match situation {
                 S::Settling => Self::Seldom("what settles does so for a minute"),
                 _ => Self::Expected,
             },
-            Kind::Tick => match situation {
-                S::StopAsked => Self::Seldom(
-                    "each pass asks for a stop again: only a tick that waited in the queue comes",
-                ),
-                S::TwoOpen => Self::Seldom(TWO),
-                _ => Self::Expected,
-            },
             Kind::Logs => match situation {
-                S::Cancelling | S::TwoOpen | S::Missing | S::StopAsked => Self::Seldom(
-                    "logs come right after an end, and here another attempt is not seen ended",
-                ),
+                S::TwoOpen => Self::Seldom(TWO),
+                S::StopAsked => Self::Seldom("logs come right after an end, and the next one runs"),
                 _ => Self::Expected,
             },
             Kind::Watched | Kind::Pods => match situation {
                 S::TwoOpen => Self::Seldom(TWO),
-                S::Blocked | S::Settling => Self::Seldom(
+                S::Blocked | S::Cancelling => Self::Seldom(
                     "a look at what runs is out for seconds, and before this comes a second one",
                 ),
                 _ => Self::Expected,
             },
-            Kind::Accepted | Kind::NoAnswer => match situation {
-                S::Unknown => {
-                    Self::Seldom("only the second answer of an attempt before comes there")
-                }
+            Kind::Accepted => Self::Expected,
+            Kind::NoAnswer => match situation {
                 S::TwoOpen => Self::Seldom(TWO),
-                S::Missing | S::StopAsked | S::Settling => {
-                    Self::Seldom("an answer would have to be late by several minutes")
-                }
+                S::StopAsked | S::Unknown | S::Settling | S::Blocked | S::Paused => Self::Seldom(
+                    "what had no answer was found, and ended or was stopped, within some minutes",
+                ),
                 _ => Self::Expected,
             },
             Kind::Refused | Kind::NotSent => match situation {
@@ -240,6 +230,7 @@ impl Meeting {
             },
             Kind::Gone => match situation {
                 S::Unknown | S::Intended => Self::Never("only what has an id can be missed"),
+                S::Looking => Self::Seldom("it ended within the pass that missed it"),
                 _ if !open => Self::Never("only an open attempt can be missed"),
                 _ => Self::Expected,
             },
@@ -248,6 +239,9 @@ impl Meeting {
                     "a pass is for attempts that are open as it is taken, and after an end a look \
                      is asked for and answered before anything settles",
                 ),
+                S::Intended | S::Blocked | S::Paused | S::Waiting if kind == Kind::Pass => {
+                    Self::Expected
+                }
                 S::Intended | S::Ready | S::Blocked | S::Paused | S::Waiting => Self::Seldom(
                     "an unknown attempt is seen ended in the same pass, and of a job without \
                      checkpoints: nothing else decides more within a pass",
@@ -255,16 +249,21 @@ impl Meeting {
                 _ => Self::Expected,
             },
             Kind::Looked | Kind::Blind => match situation {
-                S::Unknown | S::Intended => {
+                S::Unknown => {
                     Self::Never("nothing is sent while a look is out, and a start voids it")
                 }
+                S::Intended => Self::Seldom("one in three million inputs, since jobs are adopted"),
                 S::Waiting | S::Ready => {
                     Self::Seldom("both come of a look's answer, and a second answer is rare")
                 }
+                S::Missing if kind == Kind::Looked => Self::Expected,
                 S::Cancelling | S::TwoOpen | S::Missing | S::StopAsked => Self::Seldom(
                     "a look beside an open attempt comes after a restart in place, and is out for \
                      seconds",
                 ),
+                S::Blocked if kind == Kind::Blind => {
+                    Self::Seldom("one look in twelve cannot be made, and few come while it is held")
+                }
                 _ => Self::Expected,
             },
         }

@@ -46,7 +46,8 @@ impl World {
                     }
                     Origin::Hand => self.remotes[at].origin = Origin::Ours,
                     Origin::Late => {
-                        if !beside(&self.remotes, self.remotes[at].job) {
+                        // Beside one that may yet be made it stays a late one.
+                        if job.open.len() == 1 && !beside(&self.remotes, self.remotes[at].job) {
                             self.remotes[at].origin = Origin::Ours;
                         }
                     }
