@@ -124,8 +124,9 @@ impl Runs {
     fn take(&mut self, told: u32, cloud: &CloudJob, now: WallTime) -> u32 {
         let sighted = if cloud.whole { self.sight(cloud, now) } else { 0 };
         let count = told.max(cloud.restarts.min(RESTARTS_LIMIT)).max(self.seen);
-        if sighted > 0 {
-            // Those of the counters that nobody saw lie before what was seen now.
+        if sighted > 0 && says(&cloud.status) != Says::Nothing {
+            // Those of the counters that nobody saw lie before what was seen now. Under a word that
+            // does not say where it stands one of them may still be going on, and be seen next.
             self.seen = count;
         }
         count - told

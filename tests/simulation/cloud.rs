@@ -114,6 +114,8 @@ pub(crate) struct Remote {
     pub(crate) flapped: Cell<bool>,
     /// From when to when no answer knows it.
     pub(crate) hidden: Option<(u64, u64)>,
+    /// When an answer showed it last.
+    pub(crate) shown: Cell<u64>,
     /// It stands still until then.
     pub(crate) stands_until: u64,
     /// Whether it ended while no answer knew it.
@@ -157,6 +159,7 @@ impl Remote {
             stop_asked: false,
             flapped: Cell::new(false),
             hidden: None,
+            shown: Cell::new(created),
             stands_until: 0,
             ended_unseen: false,
             hangs_until: 0,
@@ -192,10 +195,16 @@ impl Remote {
         self.hidden.is_none_or(|(from, until)| now < from || until <= now)
     }
 
+    /// No answer knows it until then. Seen by nobody in between, two such times are one.
+    pub(crate) fn hide(&mut self, now: u64, until: u64) {
+        let unseen = self.hidden.filter(|(_, until)| self.shown.get() < *until);
+        self.hidden = Some((unseen.map_or(now, |(from, _)| from), until));
+    }
+
     /// A person deletes it: it ends, and nothing knows it for hours. Not for ever: where all open
     /// attempts are gone, that is taken for blindness as long as it lasts.
     pub(crate) fn delete(&mut self, now: u64) {
-        self.hidden = Some((now, now + DELETED_FOR));
+        self.hide(now, now + DELETED_FOR);
         self.end(now, Truth::Stopped, Status::Stopped, false);
     }
 
@@ -420,6 +429,7 @@ pub(crate) fn list(
     let shown: Vec<usize> = (0..remotes.len())
         .filter(|n| remotes[*n].is_visible(now) && is_asked_for(&remotes[*n]))
         .collect();
+    shown.iter().for_each(|n| remotes[*n].shown.set(now));
     let total = shown.len() as u64;
     let mut gathered = Gathered::default();
     let (mut from, mut page) = (0, 0);
@@ -523,6 +533,7 @@ pub(crate) fn get(
         }
         return None;
     }
+    remote.shown.set(now);
     Some(in_full(remote.cloud.clone(), remotes, stormy, with))
 }
 

@@ -204,11 +204,13 @@ async fn scenario_85_a_recovery_waits_for_its_bucket_and_never_starts_at_zero() 
     post.end().await;
 }
 
-/// A bucket that answers with `status` and `body` to everything.
+/// A bucket that answers with `status` and `body` to every listing and read, and holds no object.
 async fn bucket(status: u16, body: &'static str) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let answer = move || async move {
+    let answer = move |method: axum::http::Method| async move {
+        let asks_for_one = method == axum::http::Method::HEAD && status == 200;
+        let status = if asks_for_one { 404 } else { status };
         let status = axum::http::StatusCode::from_u16(status).expect("a status");
         (status, [("content-type", "application/xml")], body)
     };

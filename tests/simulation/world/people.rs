@@ -2,7 +2,7 @@
 
 use super::sending::by_hand;
 use super::{Coming, ToDaemon, World};
-use crate::clock::{HOUR, MINUTE, SECOND};
+use crate::clock::{DAY, HOUR, MINUTE, SECOND};
 use crate::cloud::{Counter, Origin, Remote, Sent, Truth};
 use crate::faults::{Deed, Edit, Fault};
 use crate::table::Situation;
@@ -202,7 +202,7 @@ impl World {
         remote.flapped.set(true);
         self.judge.vanished.insert(remote.cloud.id.clone());
         match back {
-            Some(after) => remote.hidden = Some((now, now + after)),
+            Some(after) => remote.hide(now, now + after),
             None => remote.delete(now),
         }
         if remote.truth != Truth::GoesOn {
@@ -269,6 +269,7 @@ impl World {
         });
         let keys: Vec<JobKey> = self.plans.iter().map(|plan| plan.key.clone()).collect();
         let mut over = !unheard && self.clock.ms >= self.clock.asleep_until;
+        self.stop_copies_that_wait();
         let copies = self.remotes.iter().any(|r| r.origin == Origin::Copy && r.is_alive());
         let hidden = self.remotes.iter().any(|r| r.is_alive() && !r.is_known(self.clock.ms));
         for (n, key) in keys.iter().enumerate() {
@@ -306,6 +307,20 @@ impl World {
             return false;
         }
         over && self.remotes.iter().all(|r| !r.origin.writes() || !r.is_alive())
+    }
+
+    /// Whoever made a copy that gets no machine gives it up: nobody raises its bid.
+    fn stop_copies_that_wait(&mut self) {
+        if self.clock.ms < self.calm_from.max(self.market_opens) + DAY {
+            return;
+        }
+        let waits =
+            |r: &Remote| r.origin == Origin::Copy && r.is_alive() && r.cloud.running.is_none();
+        let waiting: Vec<usize> =
+            (0..self.remotes.len()).filter(|n| waits(&self.remotes[*n])).collect();
+        for n in waiting {
+            self.stop(n);
+        }
     }
 
     pub(super) fn one_of_ours(&mut self) -> Option<usize> {

@@ -37,7 +37,7 @@ type Shown = (&'static str, u32, Option<u64>, bool);
 #[test]
 fn trap_06_a_restart_in_place_is_counted_once_whatever_shows_it_and_nothing_is_sent() {
     let first = Some(0);
-    let cases: [(&str, &[Shown], u32); 14] = [
+    let cases: [(&str, &[Shown], u32); 16] = [
         ("a counter", &[("Restarting", 1, first, true), ("Running", 1, Some(9), true)], 1),
         (
             "a counter that lags",
@@ -70,6 +70,21 @@ fn trap_06_a_restart_in_place_is_counted_once_whatever_shows_it_and_nothing_is_s
             2,
         ),
         ("a word in between", &[("Preempting", 0, None, true), ("Queuing", 0, None, true)], 1),
+        (
+            "a counter that is ahead of what a word in between lets see",
+            &[("Preempting", 2, Some(9), true), ("Running", 2, Some(20), true)],
+            2,
+        ),
+        (
+            "the same, and then one more",
+            &[
+                ("SpotToBeReleased", 2, Some(9), true),
+                ("Running", 2, Some(20), true),
+                ("Restarting", 3, Some(20), true),
+                ("Running", 3, Some(31), true),
+            ],
+            3,
+        ),
         (
             "a row that lags behind",
             &[
