@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Retries of one request.
 const RETRIES: usize = 2;
+/// How long is waited to hear that an empty place is a single object: a better text is all it gives.
+const SINGLE_LIMIT: Duration = Duration::from_secs(3);
 /// Time that one request may take, its retries included.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(40);
 /// Time that one request may take, its body included.
@@ -244,8 +246,9 @@ impl Store for S3Store {
         async move {
             let key = self.prefix.strip_suffix('/')?;
             let path = StorePath::parse(key).ok()?;
-            // Whatever else is answered says nothing: the listing did.
-            let meta = self.bucket.head(&path).await.ok()?;
+            // Whatever else is answered, or nothing, says nothing: the listing did.
+            let head = tokio::time::timeout(SINGLE_LIMIT, self.bucket.head(&path));
+            let meta = head.await.ok()?.ok()?;
             // Some tools mark a folder by an empty object without a slash.
             (meta.size > 0).then(|| {
                 let holder = self.url.rsplit_once('/').map_or("", |(holder, _)| holder);

@@ -8,7 +8,7 @@ use super::place::PlaceState;
 use super::work::{Known, OnRecord, Swept, Waits, Work};
 use crate::core::forget::LOST_LOOKED_FOR;
 use crate::core::identity::mark_of;
-use crate::core::job::{Attempt, AttemptState, Missing, Wanted};
+use crate::core::job::{Attempt, AttemptState, Job, Missing, Wanted};
 use crate::core::step::{Input, Pass, Past};
 use crate::core::verdict::Cause;
 use crate::core::waiting;
@@ -308,6 +308,13 @@ impl Book {
         lost.map(|ended| &ended.attempt)
     }
 
+    /// The first attempt of a job that is on record.
+    fn first_attempt<'a>(&'a self, job: &'a Job) -> Option<&'a Attempt> {
+        let ended = self.ended.get(&job.key).into_iter().flatten();
+        let attempts = ended.chain(&job.unjudged).map(|ended| &ended.attempt);
+        attempts.chain(&job.open).min_by_key(|attempt| attempt.intended)
+    }
+
     /// What the task that lists at a place may rely on.
     pub fn known_at(&self, place: &Place, now: WallTime) -> Known {
         let mut known = Known::default();
@@ -349,6 +356,11 @@ impl Book {
             };
             known.open.insert(cloud.id.clone(), record);
         }
+        // A copy was made after an attempt of its job, and its end has to be seen.
+        let copied = self.jobs.values().filter(|job| !job.copies.is_empty());
+        let first = copied.filter_map(|job| self.first_attempt(job));
+        let first = first.filter(|attempt| attempt.place == *place).map(|one| one.intended);
+        known.oldest = first.chain(known.oldest).min();
         let lost = self.lost_looked_for(now).filter(|attempt| attempt.place == *place);
         known.oldest = lost.map(|attempt| attempt.intended).chain(known.oldest).min();
         // All that ended and may still be listed, not only those whose record is kept: else each

@@ -182,3 +182,23 @@ fn a_forgotten_mark_is_no_other_daemons_and_what_still_runs_is_followed() {
     pass(&mut book, later, vec![other]);
     assert!(book.places[&place()].other_writer.is_some());
 }
+
+/// The list that a pass asks for begins early enough to show the end of a copy, however long it runs:
+/// until then nothing is submitted to its prefix.
+#[test]
+fn a_pass_looks_back_as_far_as_a_copy_may_go() {
+    let (mut book, mut job) = (a_book(), open_job(None));
+    let early = WallTime(0).plus(DAY);
+    job.open.clear();
+    book.record_ended(&job.key, past_one(&job, 1, early, true));
+    book.record_ended(&job.key, past_one(&job, 2, early.plus(DAY), true));
+    job.copies.push(id(7));
+    let key = job.key.clone();
+    book.jobs.insert(key.clone(), job);
+    let now = early.plus(DAY * 30);
+    assert_eq!(book.known_at(&place(), now).oldest, Some(early));
+    let mut job = book.jobs.get(&key).expect("it is on record").clone();
+    job.copies.clear();
+    book.jobs.insert(key, job);
+    assert_eq!(book.known_at(&place(), now).oldest, None);
+}
