@@ -429,7 +429,9 @@ pub(crate) fn list(
     let shown: Vec<usize> = (0..remotes.len())
         .filter(|n| remotes[*n].is_visible(now) && is_asked_for(&remotes[*n]))
         .collect();
-    shown.iter().for_each(|n| remotes[*n].shown.set(now));
+    for n in &shown {
+        remotes[*n].shown.set(now);
+    }
     let total = shown.len() as u64;
     let mut gathered = Gathered::default();
     let (mut from, mut page) = (0, 0);
